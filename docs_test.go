@@ -67,7 +67,7 @@ var imported = []struct{ name, path string }{
 	{"", "github.com/gin-gonic/gin"}, {"", "github.com/go-chi/chi/v5"}, {"", "github.com/go-chi/chi/v5/middleware"},
 	{"", "github.com/labstack/echo/v4"}, {"", "github.com/redis/go-redis/v9"},
 	{"", "github.com/redis/go-redis/v9/maintnotifications"},
-	{"", module + "/core"}, {"", module + "/keyfunc"}, {"", module + "/adapters/nethttp"}, {"", module + "/adapters/llm"},
+	{"", module + "/core"}, {"", module + "/keyfunc"}, {"", module + "/adapters/nethttp"}, {"", module + "/llm"},
 	{"", module + "/core/semaphore"}, {"", module + "/core/once"}, {"", module + "/core/bloom"}, {"", module + "/plans"}, {"", module + "/outbound"},
 	{"", module + "/_examples/demo"},
 	{"chigate", module + "/adapters/chi"}, {"gingate", module + "/adapters/gin"}, {"echogate", module + "/adapters/echo"},

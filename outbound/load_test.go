@@ -17,12 +17,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/provider"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/llm"
 	"github.com/headgate/headgate/outbound"
 )
 

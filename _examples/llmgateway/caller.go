@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/llm"
 )
 
 // caller is the tenant and the user of a request.

@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/llm"
 )
 
 // hold is how long a dead replica's estimates stay spent. Living replicas renew them.

@@ -14,9 +14,9 @@ import (
 	"github.com/openai/openai-go/v3"
 	openaioption "github.com/openai/openai-go/v3/option"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/provider"
+	"github.com/headgate/headgate/llm"
 	"github.com/headgate/headgate/outbound"
 )
 

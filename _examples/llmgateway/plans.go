@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/headgate/headgate/adapters/llm"
+	"github.com/headgate/headgate/llm"
 )
 
 // plans is what a plans file says.

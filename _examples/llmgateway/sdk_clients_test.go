@@ -17,7 +17,7 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/responses"
 
-	"github.com/headgate/headgate/adapters/llm"
+	"github.com/headgate/headgate/llm"
 )
 
 const (

@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/llm"
 )
 
 // patience is the longest wait of a test. It is long so that tests pass on a loaded machine.

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/llm"
 )
 
 // answers are the transcripts as the SDKs understand them, and what the Meter settles.

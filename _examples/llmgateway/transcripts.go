@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/adapters/llm"
+	"github.com/headgate/headgate/llm"
 )
 
 //go:embed testdata

@@ -7,10 +7,10 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/llm"
 	"github.com/headgate/headgate/plans"
 )
 

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/headgate/headgate/adapters/internal/requests"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/requests"
 )
 
 // Handler returns a handler that applies the guard and passes admitted requests to next. A panic of

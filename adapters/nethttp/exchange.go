@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/headgate/headgate/adapters/internal/writers"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/writers"
 )
 
 // Exchange is one request at one Admitter, from Admit to Finish. It is for adapters. What handlers

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/headgate/headgate/adapters/internal/requests"
+	"github.com/headgate/headgate/internal/requests"
 )
 
 // Finish settles the rules that depend on the response, which had this status, and releases the

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/llm"
 )
 
 // No refusal states a wait beyond Config.LongestWait, in any header by which clients sleep. Problem

@@ -6,7 +6,7 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/headgate/headgate/adapters/internal/writers"
+	"github.com/headgate/headgate/internal/writers"
 )
 
 // Writer returns the ResponseWriter for the handler of an admitted request, one on w that keeps

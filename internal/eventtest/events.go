@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/bloom"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/llm"
 	"github.com/headgate/headgate/outbound"
 	"github.com/headgate/headgate/plans"
 )

@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/llm"
 	"github.com/headgate/headgate/outbound"
 
 	"github.com/headgate/headgate/bench/internal/measure"

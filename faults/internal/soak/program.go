@@ -12,13 +12,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/bloom"
 	"github.com/headgate/headgate/core/once"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/faults/faultproxy"
 	"github.com/headgate/headgate/faults/internal/lab"
+	"github.com/headgate/headgate/llm"
 	"github.com/headgate/headgate/plans"
 )
 

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/llm"
 )
 
 // tenantKey is the key of a request's tenant in its context.

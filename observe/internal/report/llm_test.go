@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/eventtest"
 	"github.com/headgate/headgate/internal/series"
 	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/llm"
 	"github.com/headgate/headgate/observe/internal/report"
 )
 

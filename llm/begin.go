@@ -1,0 +1,128 @@
+package llm
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/llm/internal/wire"
+)
+
+// begin reads a request and estimates it.
+func (m *Meter) begin(r *http.Request, f *wire.Format) (x *exchange, fault *wire.Fault) {
+	if !plain(r.Header) {
+		return nil, invalid(http.StatusUnsupportedMediaType, "invalid_request",
+			"The body must be UTF-8 without a Content-Encoding.")
+	}
+	body, fault := m.read(r, f)
+	if fault != nil {
+		return nil, fault
+	}
+	defer func() {
+		if x == nil { // also if Config.Estimate panics
+			body.drop()
+		}
+	}()
+	q, err := wire.ParseRequest(f, r, body.rest)
+	if err != nil {
+		return nil, malformed(err)
+	}
+	asked := &exchange{
+		meter: m, request: q, body: body, outer: nethttp.AdmissionFromContext(r.Context()),
+	}
+	asked.pricing = m.pricing(q.Model, q.InPath)
+	if _, known := asked.modelOf(q.Model); !known && m.cfg.UnknownModel == UnknownModelRefuse {
+		return nil, invalid(http.StatusNotFound, "model_not_found", "The model is not known here.")
+	}
+	asked.guess = asked.guessOf(&q)
+	if asked.estimate, err = m.estimate(r, asked, body.rest); err != nil {
+		return nil, malformed(err)
+	}
+	if q.HidesUsage() && !m.cfg.KeepBody {
+		body.injectUsage()
+		asked.hides = true
+	}
+	if m.cfg.Downgrade != nil {
+		asked.whole = body.rest
+	}
+	return asked, nil
+}
+
+// plain reports whether a server reads the bytes of a body as the Meter does.
+func plain(h http.Header) bool {
+	for _, e := range h.Values("Content-Encoding") {
+		if !wire.IsIdentity(e) {
+			return false
+		}
+	}
+	for _, t := range h.Values("Content-Type") {
+		if strings.IndexByte(t, ';') < 0 {
+			continue
+		}
+		_, parameters, _ := mime.ParseMediaType(t) // the server judges the rest
+		switch strings.ToLower(parameters["charset"]) {
+		case "", "utf-8", "utf8", "us-ascii":
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// invalid returns the fault of a request that the client must change.
+func invalid(status int, code, message string) *wire.Fault {
+	return &wire.Fault{Status: status, Type: "invalid_request_error", Code: code, Message: message}
+}
+
+// malformed returns the fault of a body, or of an estimate that failed.
+func malformed(err error) *wire.Fault {
+	if errors.Is(err, ErrRequest) {
+		message := strings.TrimPrefix(err.Error(), "llm: ")
+		return invalid(http.StatusBadRequest, "invalid_request",
+			strings.ToUpper(message[:1])+message[1:]+".")
+	}
+	return &wire.Fault{
+		Status: http.StatusInternalServerError, Type: "server_error", Code: "server_error",
+		Message: "The request could not be estimated.",
+	}
+}
+
+// overloaded returns the fault of a request for whose body there is no memory.
+func overloaded(f *wire.Format) *wire.Fault {
+	return &wire.Fault{
+		Status: dialectOf(f, 0).Status(http.StatusServiceUnavailable),
+		Type:   "server_error", Message: "Too many requests are being read.", RetryAfter: time.Second,
+	}
+}
+
+// read reads the whole body, if it is not too long.
+func (m *Meter) read(r *http.Request, f *wire.Format) (*heldBody, *wire.Fault) {
+	long := func() *wire.Fault {
+		return invalid(http.StatusRequestEntityTooLarge, "request_too_large",
+			"The body is too long.")
+	}
+	if r.ContentLength > m.cfg.MaxBody {
+		return nil, long()
+	}
+	body := &heldBody{of: &m.bodies}
+	if r.Body == nil {
+		return body, nil
+	}
+	room, err := body.fill(r.Body, r.ContentLength, m.cfg.MaxBody)
+	var fault *wire.Fault
+	switch {
+	case !room:
+		fault = overloaded(f)
+	case errors.As(err, new(*http.MaxBytesError)) || int64(len(body.rest)) > m.cfg.MaxBody:
+		fault = long()
+	case err != nil:
+		fault = invalid(http.StatusBadRequest, "invalid_request", "The body breaks off.")
+	default:
+		return body, nil
+	}
+	body.drop()
+	return nil, fault
+}

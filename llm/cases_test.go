@@ -1,0 +1,340 @@
+package llm_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/llm"
+)
+
+// llmCase is a request, its response and what a meter must read of it, as an independent script has
+// checked it.
+type llmCase struct {
+	dir    string
+	Name   string
+	Format string
+	Model  string
+
+	Usage    caseUsage
+	OfWhich  struct{ Reasoning int64 } `json:"of_which"`
+	Also     []caseModel
+	Units    map[string]int64
+	Labels   map[string]string
+	Stated   int64 `json:"stated_micro_dollars"`
+	Outcome  string
+	Hide     []int
+	Complete bool
+	Seen     struct {
+		Events int64 `json:"events_with_text"`
+	}
+	FinalAfter int `json:"final_after_event"`
+	Asked      struct {
+		MaxOutput int64 `json:"max_output"`
+		Choices   int64
+		Stream    bool
+	} `json:"request"`
+
+	path, contentType, ask string
+	status                 int
+	header                 http.Header
+	body                   []byte
+}
+
+type caseModel struct {
+	Model   string
+	Usage   caseUsage
+	OfWhich struct{ Reasoning int64 } `json:"of_which"`
+}
+
+// caseUsage has the names of the cases.
+type caseUsage struct {
+	Input      int64
+	CacheRead  int64 `json:"cache_read"`
+	CacheWrite int64 `json:"cache_write"`
+	WriteLong  int64 `json:"cache_write_long"`
+	AudioIn    int64 `json:"audio_in"`
+	ImageIn    int64 `json:"image_in"`
+	Output     int64
+	AudioOut   int64 `json:"audio_out"`
+	ImageOut   int64 `json:"image_out"`
+}
+
+func (u caseUsage) with(reasoning int64) llm.Usage {
+	return llm.Usage{
+		Input: u.Input, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite, CacheWriteLong: u.WriteLong,
+		AudioIn: u.AudioIn, ImageIn: u.ImageIn, Output: u.Output, AudioOut: u.AudioOut,
+		ImageOut: u.ImageOut, Reasoning: reasoning,
+	}
+}
+
+// llmCases reads testdata/llmcases.
+func llmCases(t *testing.T) []*llmCase {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join("testdata", "llmcases", "*", "expect.json"))
+	if err != nil || len(dirs) < 60 {
+		t.Fatalf("%d cases, %v", len(dirs), err)
+	}
+	var all []*llmCase
+	for _, expect := range dirs {
+		c := &llmCase{dir: filepath.Dir(expect)}
+		decode(t, expect, c)
+		c.readRequest(t)
+		c.readResponse(t)
+		all = append(all, c)
+	}
+	return all
+}
+
+func decode(t *testing.T, file string, v any) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
+
+func (c *llmCase) readRequest(t *testing.T) {
+	t.Helper()
+	var q struct {
+		Path    string
+		Headers map[string]string
+		Body    json.RawMessage
+	}
+	decode(t, filepath.Join(c.dir, "request.json"), &q)
+	c.path, c.contentType, c.ask = q.Path, q.Headers["Content-Type"], string(q.Body)
+	if !strings.HasPrefix(c.contentType, "multipart/") {
+		return
+	}
+	var fields map[string]string
+	if err := json.Unmarshal(q.Body, &fields); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if fields[name] != "(multipart)" {
+			_ = w.WriteField(name, fields[name])
+			continue
+		}
+		part, _ := w.CreateFormFile(name, "file")
+		_, _ = io.WriteString(part, "0123456789")
+	}
+	_ = w.Close()
+	c.contentType, c.ask = w.FormDataContentType(), b.String()
+}
+
+func (c *llmCase) readResponse(t *testing.T) {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join(c.dir, "response.*"))
+	var err error
+	if c.body, err = os.ReadFile(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	head, err := os.ReadFile(filepath.Join(c.dir, "headers.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(head)), "\n")
+	c.status, _ = strconv.Atoi(strings.Fields(lines[0])[1])
+	c.header = make(http.Header)
+	for _, line := range lines[1:] {
+		name, value, _ := strings.Cut(line, ":")
+		c.header.Set(name, strings.TrimSpace(value))
+	}
+}
+
+// shown returns the body that the client must see.
+func (c *llmCase) shown() []byte {
+	if len(c.Hide) == 0 {
+		return c.body
+	}
+	events, n := strings.SplitAfter(string(c.body), "\n\n"), 0
+	var kept strings.Builder
+	for _, event := range events {
+		data := strings.Contains(event, "data:")
+		if !data || !slices.Contains(c.Hide, n) {
+			kept.WriteString(event)
+		}
+		if data {
+			n++
+		}
+	}
+	return []byte(kept.String())
+}
+
+// answer sends the first bytes of the response in random pieces, and breaks off unless they are
+// all.
+func (c *llmCase) answer(bytes int, zip bool, random *rand.Rand) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for name, values := range c.header {
+			w.Header()[name] = values
+		}
+		var out io.Writer = w
+		flush := func() { _ = http.NewResponseController(w).Flush() }
+		if zip && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			defer z.Close()
+			out = z
+			flush = func() {
+				_ = z.Flush()
+				_ = http.NewResponseController(w).Flush()
+			}
+		}
+		w.WriteHeader(c.status)
+		for rest := c.body[:bytes]; len(rest) > 0; {
+			n := 1 + random.IntN(min(len(rest), 1+random.IntN(200)))
+			_, _ = out.Write(rest[:n])
+			flush()
+			rest = rest[n:]
+		}
+		if bytes < len(c.body) {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// Every case has the usage that the script expects, through a reverse proxy, in random pieces, with
+// gzip and without, and the client sees the body as it is.
+func TestCases(t *testing.T) {
+	for _, c := range llmCases(t) {
+		t.Run(filepath.Base(c.dir), func(t *testing.T) {
+			for _, zip := range []bool{false, true} {
+				c.try(t, zip)
+			}
+		})
+	}
+}
+
+func (c *llmCase) try(t *testing.T, zip bool) {
+	r := newRig(t, core.UnitTokens, 1_000_000_000, func(cfg *llm.Config) {
+		cfg.Other = proxyTo(t, "http://127.0.0.1:1")
+	})
+	seed := rand.Uint64()
+	t.Logf("gzip %v, seed %d", zip, seed)
+	r.answer = c.answer(len(c.body), zip, rand.New(rand.NewPCG(seed, 0)))
+	if c.Outcome == "other" {
+		if _, ok := llm.FormatOf(r.request(c.path, c.ask)); ok {
+			t.Error("it is metered")
+		}
+		return
+	}
+	accept := "identity"
+	if zip {
+		accept = "gzip"
+	}
+	response := r.post(c.path, c.ask, "Content-Type", c.contentType, "Accept-Encoding", accept)
+	body := []byte(read(t, response))
+	if response.Header.Get("Content-Encoding") == "gzip" {
+		body = unzipped(t, body)
+	}
+	if response.StatusCode != c.status || !bytes.Equal(body, c.shown()) {
+		t.Errorf("the client was sent %d\n%s", response.StatusCode, body)
+	}
+	c.check(t, <-r.reports)
+}
+
+func unzipped(t *testing.T, b []byte) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err = io.ReadAll(z)
+	if err != nil {
+		t.Error(err)
+	}
+	return b
+}
+
+// check compares what was read with what is expected.
+func (c *llmCase) check(t *testing.T, got llm.ResponseEvent) {
+	t.Helper()
+	want := c.Usage.with(c.OfWhich.Reasoning)
+	if c.Outcome == "cut" { // what was not told is estimated, or seen
+		if want.Input == 0 {
+			want.Input = got.Usage.Input
+		}
+		want.Output = max(c.Seen.Events, got.Usage.Output)
+	}
+	if got.Outcome.String() != c.Outcome || got.Usage != want {
+		t.Errorf("%v with %+v, want %s with %+v", got.Outcome, got.Usage, c.Outcome, want)
+	}
+	var others []llm.ModelUsage
+	for _, o := range c.Also {
+		others = append(others, llm.ModelUsage{Model: o.Model, Usage: o.Usage.with(o.OfWhich.Reasoning)})
+	}
+	if !maps.Equal(got.Units, c.Units) || !maps.Equal(got.Labels, c.Labels) ||
+		!slices.Equal(got.Others, others) || got.Stated.MicroDollars() != c.Stated {
+		t.Errorf("%v %v %+v %+v, want %v %v %+v %d", got.Units, got.Labels, got.Others, got.Stated,
+			c.Units, c.Labels, others, c.Stated)
+	}
+	q := got.Request
+	if q.Format.String() != c.Format || q.Model != c.Model ||
+		c.Asked.MaxOutput != 0 && q.MaxOutput != c.Asked.MaxOutput ||
+		c.Asked.Choices != 0 && q.Choices != c.Asked.Choices || c.Asked.Stream && !q.Stream {
+		t.Errorf("the request is %+v", q)
+	}
+}
+
+// A response that breaks off anywhere counts its input as told, or as estimated, and no less output
+// than the client has seen.
+func TestCutCases(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for _, c := range llmCases(t) {
+		if c.status != http.StatusOK || c.Outcome == "other" || len(c.body) < 2 {
+			continue
+		}
+		for range 5 {
+			cut := 1 + random.IntN(len(c.body)-1)
+			r := newRig(t, core.UnitTokens, 1_000_000_000, nil)
+			r.answer = c.answer(cut, false, random)
+			response, err := plainClient.Do(r.request(c.path, c.ask, "Content-Type", c.contentType))
+			if err == nil {
+				_, _ = io.Copy(io.Discard, response.Body) // it breaks off
+				response.Body.Close()
+			}
+			got := <-r.reports
+			told := c.Usage.with(0)
+			prompt := got.Usage.Total() - got.Usage.Output - got.Usage.AudioOut - got.Usage.ImageOut
+			most := max(got.Estimate.Input, told.Total()-told.Output-told.AudioOut-told.ImageOut)
+			switch got.Outcome {
+			case llm.OutcomeCut:
+				if prompt > most || prompt == 0 && got.Estimate.Input > 0 {
+					t.Errorf("%s, cut at %d: %+v of an estimate of %+v", c.Name, cut, got.Usage, got.Estimate)
+				}
+			case llm.OutcomeReported: // all but blank bytes had come
+				if got.Usage != c.Usage.with(c.OfWhich.Reasoning) {
+					t.Errorf("%s, cut at %d: reported with %+v", c.Name, cut, got.Usage)
+				}
+			case llm.OutcomeFailed:
+				if c.Outcome != "failed" || len(bytes.TrimSpace(c.body[cut:])) > 0 {
+					t.Errorf("%s, cut at %d: failed with %+v", c.Name, cut, got.Usage)
+				}
+			case llm.OutcomeUnreported:
+				t.Errorf("%s, cut at %d: %v with %+v", c.Name, cut, got.Outcome, got.Usage)
+			}
+			if text := int64(bytes.Count(c.body[:cut], []byte(`"content":"w `))); got.Usage.Output < text {
+				t.Errorf("%s, cut at %d: output of %d for %d events", c.Name, cut, got.Usage.Output, text)
+			}
+		}
+	}
+}

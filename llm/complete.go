@@ -1,0 +1,146 @@
+package llm
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/llm/internal/wire"
+)
+
+// complete checks the configuration and fills in the defaults. It returns every fault at once.
+func (cfg Config) complete() (Config, error) {
+	var errs []error
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("llm: Config."+format, args...))
+	}
+	if len(cfg.Budgets) == 0 {
+		fault("Budgets is empty")
+	}
+	if err := cfg.checkGuard(fault); err != nil {
+		errs = append(errs, err)
+	}
+	money := slices.ContainsFunc(cfg.Budgets, func(b Budget) bool {
+		return b.Policy != nil && b.Policy.Unit() == core.UnitMicroDollars
+	})
+	for name, m := range cfg.Models {
+		m.check(fmt.Sprintf("Models[%q]", name), money, fault)
+	}
+	cfg.completeNumbers(fault)
+	cfg.checkChoices(fault)
+	cfg.Budgets = slices.Clone(cfg.Budgets)
+	cfg.Models = maps.Clone(cfg.Models)
+	return cfg, errors.Join(errs...)
+}
+
+// checkGuard checks the budgets, and the guard with the rules that they become.
+func (cfg *Config) checkGuard(fault func(string, ...any)) error {
+	names := make(map[string]bool)
+	for i, r := range cfg.Guard.Rules {
+		if r.Policy == nil {
+			continue
+		}
+		names[r.Policy.Name()] = true
+		if r.Policy.Unit() != core.UnitRequests && r.Cost == nil {
+			fault("Guard.Rules[%d].Policy counts %v, and Cost is nil: make it one of Budgets",
+				i, r.Policy.Unit())
+		}
+	}
+	guard := cfg.Guard
+	guard.Rules = slices.Clone(guard.Rules)
+	for i, b := range cfg.Budgets {
+		at := fmt.Sprintf("Budgets[%d]", i)
+		b.check(at, cfg, fault)
+		switch {
+		case b.Policy == nil || b.Policy.Name() == "":
+			continue
+		case names[b.Policy.Name()]:
+			fault("%s.Policy is named %q, like that of another budget or rule", at, b.Policy.Name())
+			continue
+		}
+		names[b.Policy.Name()] = true
+		guard.Rules = append(guard.Rules, nethttp.Rule{Policy: b.Policy, Key: keyfunc.RemoteIP()})
+	}
+	if len(guard.Rules) == 0 {
+		if guard.Gate == nil {
+			fault("Guard.Gate is nil")
+		}
+		return nil
+	}
+	if _, err := nethttp.NewGuard(guard); err != nil {
+		return fmt.Errorf("llm: Config.Guard: %w", err)
+	}
+	return nil
+}
+
+// names reports whether Models or a file of Prices has a model of that name.
+func (cfg *Config) names(model string) bool {
+	_, known := cfg.Models[model]
+	return known || cfg.Prices != nil && cfg.Prices.current.Load().models[model] != nil
+}
+
+// completeNumbers checks the numbers and fills in their defaults.
+func (cfg *Config) completeNumbers(fault func(string, ...any)) {
+	for _, n := range []struct {
+		name  string
+		value *int64
+		zero  int64
+	}{
+		{"MaxBody", &cfg.MaxBody, 8 << 20}, {"MaxOutput", &cfg.MaxOutput, 4096},
+		{"ChargeEvery", &cfg.ChargeEvery, 0},
+	} {
+		if *n.value < 0 || *n.value > wire.MaxCount {
+			fault("%s is %d: it must be between 0 and %d", n.name, *n.value, wire.MaxCount)
+		}
+		*n.value = cmp.Or(*n.value, n.zero)
+	}
+	if cfg.MaxBodies != 0 && cfg.MaxBodies < cfg.MaxBody {
+		fault("MaxBodies is %d: it must be at least MaxBody, %d", cfg.MaxBodies, cfg.MaxBody)
+	}
+	cfg.MaxBodies = cmp.Or(cfg.MaxBodies, max(256<<20, cfg.MaxBody))
+	if cfg.RetryWithin < 0 {
+		fault("RetryWithin is %v: it must not be negative", cfg.RetryWithin)
+	}
+	if cfg.DrainFor < 0 {
+		fault("DrainFor is %v: it must not be negative", cfg.DrainFor)
+	}
+	if cfg.DrainFor > 0 && cfg.Abort != AbortDrain {
+		fault("DrainFor is %v, and Abort is not AbortDrain", cfg.DrainFor)
+	}
+	cfg.DrainFor = cmp.Or(cfg.DrainFor, 5*time.Minute)
+}
+
+// checkChoices checks the enumerations.
+func (cfg *Config) checkChoices(fault func(string, ...any)) {
+	for _, e := range []struct {
+		name        string
+		value, last uint8
+	}{
+		{"UnknownModel", uint8(cfg.UnknownModel), uint8(UnknownModelDearest)},
+		{"StatedCost", uint8(cfg.StatedCost), uint8(StatedCostTrust)},
+		{"Overrun", uint8(cfg.Overrun), uint8(OverrunEnd)},
+		{"Abort", uint8(cfg.Abort), uint8(AbortDrain)},
+	} {
+		if e.value > e.last {
+			fault("%s is %d: it must be at most %d", e.name, e.value, e.last)
+		}
+	}
+	for i, f := range cfg.Formats {
+		if f.wire == nil {
+			fault("Formats[%d] is no format: NewFormat makes one", i)
+		}
+	}
+	if cfg.Downgrade != nil && cfg.Guard.Reconsider != nil {
+		fault("Downgrade is set, and Guard.Reconsider too: one of them must be")
+	}
+	if cfg.Overrun == OverrunEnd && cfg.ChargeEvery == 0 {
+		fault("Overrun is OverrunEnd, and ChargeEvery is 0: " +
+			"no stream would be charged while it runs")
+	}
+}

@@ -1,0 +1,203 @@
+package llm_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/llm"
+)
+
+// New reports every fault at once, each with the name of its field.
+func TestNewReportsEveryFault(t *testing.T) {
+	unheld := core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "unheld", Unit: core.UnitTokens, Algorithm: core.PerMinute(1),
+	}))
+	cfg := llm.Config{
+		Guard: nethttp.Config{
+			Rules:    []nethttp.Rule{{Policy: policy("rule", core.UnitRequests, 1)}},
+			MaxDelay: -1,
+		},
+		Budgets: []llm.Budget{
+			{Policy: unheld},
+			{Policy: policy("calls", core.UnitRequests, 1), Key: tenant},
+			{Key: tenant, NoKey: 9},
+			{Policy: policy("rule", core.UnitTokens, 1), Key: tenant},
+			{Policy: policy("calls", core.UnitTokens, 1), Key: tenant},
+		},
+		Models: map[string]llm.Model{
+			"m": {Weights: llm.Weights{Output: -1}, MaxOutput: -3, Tariff: llm.Tariff{
+				Price:   llm.Price{CacheRead: -2},
+				Steps:   []llm.Step{{From: 5}, {From: 5, Price: llm.Price{Output: 1}}, {}},
+				Units:   map[string]int64{"web_search": -2},
+				Factors: map[string]int64{"service_tier:flex": 0, "fast": 2000},
+			}},
+			"n": {MaxOutput: 1 << 40},
+		},
+		UnknownModel: 2, StatedCost: 2, Overrun: 2, Abort: 2,
+		MaxBody: -1, MaxBodies: -2, MaxOutput: -1, ChargeEvery: 1 << 62, DrainFor: -1, RetryWithin: -1,
+	}
+	_, err := llm.New(cfg)
+	if err == nil {
+		t.Fatal("no fault")
+	}
+	for _, want := range []string{
+		"Guard: nethttp: Config.Gate is nil", "nethttp: Config.Rules[0].Key is nil",
+		"Config.MaxDelay is",
+		"Budgets[0].Key is nil", "Budgets[0].Policy has no Hold",
+		"Budgets[1].Policy counts requests",
+		"Budgets[2].Policy is missing", "Budgets[2].NoKey is 9",
+		`Budgets[3].Policy is named "rule"`, `Budgets[4].Policy is named "calls"`,
+		`Models["m"].Weights has -1`, `Models["m"].Tariff.Price has -2`,
+		`Tariff.Steps[0].Price is empty`, `Tariff.Steps[1].Price is {`, `Tariff.Steps[1].From is 5`,
+		`Tariff.Steps[2].From is 0`, `Tariff.Steps[2].Price is empty`,
+		`Tariff.Units["web_search"] is -2`, `Tariff.Factors["service_tier:flex"] is 0`,
+		`Tariff.Factors["fast"] names no label`, `Models["n"].MaxOutput is`,
+		`Models["m"].MaxOutput is -3`,
+		"UnknownModel is 2", "StatedCost is 2", "Overrun is 2", "Abort is 2",
+		"MaxBody is -1", "MaxBodies is -2", "MaxOutput is -1", "ChargeEvery is 4611686018427387904",
+		"DrainFor is -1ns", "RetryWithin is -1ns",
+	} {
+		if strings.Count(err.Error(), want) != 1 {
+			t.Errorf("%q is not reported once", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	gate := core.Must(core.NewMemory(core.Config{}))
+	defer func() { _ = gate.Close(t.Context()) }()
+	var rules []nethttp.Rule
+	for _, name := range strings.Split("abcdefghijklmnop", "") {
+		rules = append(rules, nethttp.Rule{Policy: policy(name, core.UnitRequests, 1), Key: tenant})
+	}
+	budget := []llm.Budget{{Policy: policy("tokens", core.UnitTokens, 1), Key: tenant}}
+	money := []llm.Budget{{Policy: policy("usd", core.UnitMicroDollars, 1), Key: tenant}}
+	unnamed := []llm.Budget{{Policy: new(core.Policy), Key: tenant}}
+	guard := nethttp.Config{Gate: gate}
+	unnamedCap := nethttp.Config{Gate: gate, Slot: &nethttp.Slot{}}
+	for name, c := range map[string]struct {
+		cfg  llm.Config
+		want string
+	}{
+		"nothing":   {llm.Config{}, "Config.Guard.Gate is nil"},
+		"no budget": {llm.Config{Guard: guard}, "Config.Budgets is empty"},
+		"no gate":   {llm.Config{Budgets: budget}, "Gate is nil"},
+		"17 limits": {
+			llm.Config{Guard: nethttp.Config{Gate: gate, Rules: rules}, Budgets: budget}, "at most 16",
+		},
+		"a price is missing": {
+			llm.Config{Guard: guard, Budgets: money}, "Budgets[0].Policy counts money, and Models and Prices",
+		},
+		"end without charges": {
+			llm.Config{Guard: guard, Budgets: budget, Overrun: llm.OverrunEnd},
+			"Overrun is OverrunEnd, and ChargeEvery is 0",
+		},
+		"zero value of Policy": {
+			llm.Config{Guard: guard, Budgets: unnamed}, "Budgets[0].Policy is missing",
+		},
+		"unnamed cap": {
+			llm.Config{Guard: unnamedCap, Budgets: budget}, "Slot.Semaphore is nil",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := llm.New(c.cfg)
+			if m != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestEnumerationsHaveNames(t *testing.T) {
+	for _, c := range []struct {
+		got  []string
+		want string
+	}{
+		{[]string{llm.UnknownModelRefuse.String(), llm.UnknownModelDearest.String(),
+			llm.UnknownModel(9).String()}, "refuse dearest unknown"},
+		{[]string{llm.StatedCostIgnore.String(), llm.StatedCostTrust.String(),
+			llm.StatedCost(9).String()}, "ignore trust unknown"},
+		{[]string{llm.OverrunDebt.String(), llm.OverrunEnd.String(), llm.Overrun(9).String()},
+			"debt end unknown"},
+		{[]string{llm.AbortStop.String(), llm.AbortDrain.String(), llm.Abort(9).String()},
+			"stop drain unknown"},
+		{[]string{llm.OutcomeReported.String(), llm.OutcomeFailed.String(), llm.OutcomeCut.String(),
+			llm.OutcomeUnreported.String(), llm.Outcome(9).String()},
+			"reported failed cut unreported unknown"},
+	} {
+		if got := strings.Join(c.got, " "); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+}
+
+// The maps and slices of a Config may change after New.
+func TestNewCopiesItsConfiguration(t *testing.T) {
+	models := map[string]llm.Model{"m": {}}
+	var budgets []llm.Budget
+	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+		cfg.Models, budgets = models, cfg.Budgets
+	})
+	delete(models, "m")
+	budgets[0] = llm.Budget{Policy: policy("other", core.UnitTokens, 1), Key: keyfunc.RemoteIP()}
+	r.answer = chat(7, 11)
+	read(t, r.post("/v1/chat/completions", streamed))
+	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)
+}
+
+// The estimate of a request that sets no cap is the default cap, and a default body is at most 8
+// MiB.
+func TestDefaults(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 10_000, nil)
+	r.answer = chat(1, 1)
+	read(t, r.post("/v1/chat/completions", `{"model":"m","n":2}`))
+	report := r.want(llm.OutcomeReported, llm.Usage{Input: 1, Output: 1}, 2)
+	if report.Estimate != (llm.Usage{Output: 8192}) {
+		t.Errorf("estimate %+v", report.Estimate)
+	}
+	if response := r.post("/v1/chat/completions", strings.Repeat(" ", 8<<20+1)); response.StatusCode != 413 {
+		t.Errorf("status %d", response.StatusCode)
+	}
+}
+
+// Configurations that would meter nothing, or next to nothing, are faults.
+func TestUnmeteredConfigurationsAreFaults(t *testing.T) {
+	money, tokens := policy("money", core.UnitMicroDollars, 1000), policy("tokens", core.UnitTokens, 1000)
+	for want, change := range map[string]func(*llm.Config){
+		`Models["m"] has no Tariff`: func(cfg *llm.Config) { cfg.Models = map[string]llm.Model{"m": {}} },
+		`Models["m"].Weights is`: func(cfg *llm.Config) {
+			cfg.Models = map[string]llm.Model{"m": {Tariff: free, Weights: llm.Weights{Output: 4}}}
+		},
+		`Models["m"].Tariff.Price is`: func(cfg *llm.Config) {
+			cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: llm.Price{CacheRead: 4}}}}
+		},
+		`Models["m"].Tariff.Price is empty`: func(cfg *llm.Config) {
+			cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Units: map[string]int64{"page": 1}}}}
+		},
+		`Guard.Rules[0].Policy counts tokens`: func(cfg *llm.Config) {
+			cfg.Models = map[string]llm.Model{"m": {Tariff: free}}
+			cfg.Guard.Rules = []nethttp.Rule{{Policy: tokens, Key: tenant}}
+		},
+		"DrainFor is 1s": func(cfg *llm.Config) {
+			cfg.Models = map[string]llm.Model{"m": {Tariff: free}}
+			cfg.DrainFor = time.Second
+		},
+	} {
+		cfg := llm.Config{
+			Guard:   nethttp.Config{Gate: core.Must(core.NewMemory(core.Config{}))},
+			Budgets: []llm.Budget{{Policy: money, Key: tenant}},
+		}
+		change(&cfg)
+		if _, err := llm.New(cfg); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Count(err.Error(), "\n") > 0 {
+			t.Errorf("want %s, got %v", want, err)
+		}
+	}
+}

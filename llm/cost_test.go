@@ -1,0 +1,439 @@
+package llm_test
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"math/big"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/llm"
+)
+
+// each is a tariff of a dollar for each million tokens, so that a token costs a micro-dollar.
+var each = llm.Price{Input: 1_000_000, Output: 1_000_000}
+
+func TestCost(t *testing.T) {
+	models := map[string]llm.Model{
+		"plain": {Tariff: llm.Tariff{
+			Price:   each,
+			Units:   map[string]int64{"web_search": 10_000_000, "file_search": llm.Free, "request": 5_000_000},
+			Factors: map[string]int64{"service_tier:flex": 500, "geo:us": 1100, "speed:test": llm.Free},
+		}},
+		"stepped": {Tariff: llm.Tariff{Price: each, Steps: []llm.Step{
+			{From: 300, Price: llm.Price{Input: 3_000_000, Output: 9_000_000}},
+			{From: 200, Price: llm.Price{Input: 2_000_000, CacheRead: llm.Free, Output: 2_000_000}},
+		}}},
+		"dear": {Tariff: llm.Tariff{
+			Price:   llm.Price{Input: 7_000_000, Output: 7_000_000, Reasoning: 8_000_000, AudioOut: 80_000_000},
+			Units:   map[string]int64{"x_search": 4_000_000, "audio_ms": 100},
+			Factors: map[string]int64{"service_tier:priority": 2500, "speed:fast": 900},
+		}},
+		"free": {Tariff: free},
+	}
+	for _, c := range []struct {
+		name    string
+		bill    llm.Bill
+		want    int64
+		unknown []string
+	}{
+		{"nothing", llm.Bill{Model: "plain"}, 0, nil},
+		{"request", llm.Bill{Model: "plain", Usage: llm.Usage{Input: 1}}, 5001, nil},
+		{"no request", llm.Bill{Model: "stepped", Usage: llm.Usage{Input: 1}}, 1, nil},
+		{"free model", llm.Bill{Model: "free", Usage: llm.Usage{Input: 5, Output: 6}}, 0, nil},
+		{"absent prices", llm.Bill{Model: "stepped", Usage: llm.Usage{
+			Input: 1, CacheRead: 1, CacheWrite: 1, CacheWriteLong: 1, AudioIn: 1, ImageIn: 1,
+			Output: 1, AudioOut: 1, ImageOut: 1, Reasoning: 1,
+		}}, 9, nil},
+		{"reasoning is a part of the output",
+			llm.Bill{Model: "dear", Usage: llm.Usage{Output: 10, Reasoning: 4}}, 6*7 + 4*8, nil},
+		{"reasoning beyond the output",
+			llm.Bill{Model: "dear", Usage: llm.Usage{Output: 10, Reasoning: 40}}, 10 * 8, nil},
+		{"negative numbers",
+			llm.Bill{Model: "stepped", Usage: llm.Usage{Input: -5, Output: 3}}, 3, nil},
+		{"below the first step",
+			llm.Bill{Model: "stepped", Usage: llm.Usage{CacheRead: 100, Input: 99, Output: 1}}, 200, nil},
+		{"a step for the whole request",
+			llm.Bill{Model: "stepped", Usage: llm.Usage{CacheRead: 100, Input: 100, Output: 1}}, 202, nil},
+		{"the last step that is reached",
+			llm.Bill{Model: "stepped", Usage: llm.Usage{CacheRead: 1, Input: 300, Output: 1}}, 912, nil},
+		{"factors multiply tokens and not units", llm.Bill{
+			Model: "plain", Usage: llm.Usage{Input: 1000},
+			Units:  map[string]int64{"web_search": 2, "file_search": 9},
+			Labels: map[string]string{"service_tier": "flex", "geo": "us", "speed": "standard"},
+		}, 550 + 20_000 + 5000, nil},
+		{"free label", llm.Bill{
+			Model: "plain", Usage: llm.Usage{Input: 1000}, Labels: map[string]string{"speed": "test"},
+		}, 5000, nil},
+		{"usual labels", llm.Bill{Model: "stepped", Usage: llm.Usage{Input: 10}, Labels: map[string]string{
+			"service_tier": "default", "geo": "not_available", "speed": "",
+		}}, 10, nil},
+		{"unknown value of a label", llm.Bill{
+			Model: "stepped", Usage: llm.Usage{Input: 10}, Labels: map[string]string{"service_tier": "ultra"},
+		}, 25, []string{"label service_tier:ultra"}},
+		{"a label whose factors are below 1", llm.Bill{
+			Model: "stepped", Usage: llm.Usage{Input: 10}, Labels: map[string]string{"speed": "turbo"},
+		}, 10, []string{"label speed:turbo"}},
+		{"unknown label", llm.Bill{
+			Model: "plain", Usage: llm.Usage{Input: 10}, Labels: map[string]string{"moon": "full"},
+		}, 5010, []string{"label moon:full"}},
+		{"a unit that another model prices", llm.Bill{
+			Model: "plain", Units: map[string]int64{"x_search": 3},
+		}, 5000 + 12_000, []string{"unit x_search"}},
+		{"a unit that nobody prices", llm.Bill{
+			Model: "stepped", Units: map[string]int64{"page": 3},
+		}, 30_000, []string{"unit page"}},
+		{"milliseconds that nobody prices", llm.Bill{
+			Model: "stepped", Units: map[string]int64{"video_ms": 20_000},
+		}, 2000, []string{"unit video_ms"}},
+		{"tokens of a kind that nobody prices", llm.Bill{
+			Model: "stepped", Units: map[string]int64{"citation_tokens": 10},
+		}, 800, []string{"unit citation_tokens"}},
+		{"a unit that is not billed", llm.Bill{
+			Model: "stepped", Units: map[string]int64{"web_fetch": 3},
+		}, 0, nil},
+		{"two counts of the same searches", llm.Bill{
+			Model: "plain", Units: map[string]int64{"web_search": 3, "grounded_prompt": 1},
+		}, 35_000, nil},
+		{"further models", llm.Bill{
+			Model: "stepped", Usage: llm.Usage{Input: 1}, Others: []llm.ModelUsage{
+				{Model: "plain", Usage: llm.Usage{Output: 3}}, {Model: "new", Usage: llm.Usage{Output: 2}},
+			},
+		}, 1 + 3 + 14, []string{"model new"}},
+		{"unknown model", llm.Bill{
+			Model: "new", Usage: llm.Usage{Input: 1, Output: 1}, Units: map[string]int64{"x_search": 1},
+			Labels: map[string]string{"service_tier": "flex"},
+		}, 35 + 4000 + 5000, []string{"model new"}},
+		{"more than an int64", llm.Bill{
+			Model: "plain", Units: map[string]int64{"web_search": math.MaxInt64},
+		}, math.MaxInt64, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, unknown := priced(t, models, nil).Cost(c.bill)
+			if got != c.want || !slices.Equal(unknown, c.unknown) {
+				t.Errorf("%d, unknown %q; want %d, %q", got, unknown, c.want, c.unknown)
+			}
+		})
+	}
+}
+
+func TestStatedCost(t *testing.T) {
+	bill := llm.Bill{
+		Model: "m", Usage: llm.Usage{Input: 10}, Stated: llm.Money{Known: true, Pico: 2_157_980_000},
+	}
+	models := map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: each}}}
+	trust := func(cfg *llm.Config) { cfg.StatedCost = llm.StatedCostTrust }
+	for _, c := range []struct {
+		name   string
+		change func(*llm.Config)
+		stated llm.Money
+		want   int64
+	}{
+		{"ignored", nil, bill.Stated, 10},
+		{"rounded up", trust, bill.Stated, 2158},
+		{"whole", trust, llm.Money{Known: true, Pico: 3_000_000}, 3},
+		{"nothing", trust, llm.Money{Known: true}, 0},
+		{"not stated", trust, llm.Money{Pico: 5_000_000}, 10},
+		{"negative", trust, llm.Money{Known: true, Pico: -5_000_000}, 10},
+	} {
+		bill.Stated = c.stated
+		if got, _ := priced(t, models, c.change).Cost(bill); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// Config.Tariff may set prices by the hour and by the labels. One that is not valid does not hold.
+func TestTariffByTheHour(t *testing.T) {
+	hour, night := 0, llm.Price{Input: 500_000, Output: 500_000}
+	m := priced(t, map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: each}}}, func(cfg *llm.Config) {
+		cfg.Tariff = func(model string, labels map[string]string, at time.Time) (llm.Tariff, bool) {
+			hour = at.Hour()
+			switch {
+			case model == "broken":
+				return llm.Tariff{Price: llm.Price{Input: 5}}, true
+			case labels["service_tier"] == "reserved":
+				return free, true
+			}
+			return llm.Tariff{Price: night}, model == "m"
+		}
+	})
+	usage := llm.Usage{Input: 10}
+	for _, c := range []struct {
+		bill    llm.Bill
+		want    int64
+		unknown string
+	}{
+		{llm.Bill{Model: "m", Usage: usage}, 5, ""},
+		{llm.Bill{Model: "m", Usage: usage, Labels: map[string]string{"service_tier": "reserved"}}, 0,
+			"label service_tier:reserved"},
+		{llm.Bill{Model: "n", Usage: usage}, 10, "model n"},
+		{llm.Bill{Model: "broken", Usage: usage}, 10, "tariff of broken model broken"},
+	} {
+		got, unknown := m.Cost(c.bill)
+		if got != c.want || strings.Join(unknown, " ") != c.unknown && c.want > 0 {
+			t.Errorf("%+v: %d, unknown %q; want %d, %q", c.bill, got, unknown, c.want, c.unknown)
+		}
+	}
+	if now := time.Now().UTC().Hour(); hour != now && (hour+1)%24 != now {
+		t.Errorf("asked for hour %d", hour)
+	}
+}
+
+// The model that the response names has its own tariff, and its tokens their weights. Another model
+// that served does not change the price if nobody knows it, but is reported.
+func TestServedModelDecidesThePrice(t *testing.T) {
+	for _, c := range []struct {
+		served, requested string
+		want              int64
+		unknown           []string
+	}{
+		{"large", "small", 70, nil},
+		{"large-2026-11-01", "small", 70, []string{"model large-2026-11-01"}}, // the dearest
+		{"small", "small", 10, nil},
+		{"small-2026-11-01", "small", 10, nil},
+		{"Small-2026-11-01", "vendor/small", 10, nil},
+		{"", "small", 10, nil},
+	} {
+		t.Run(c.served+" for "+c.requested, func(t *testing.T) {
+			r := newRig(t, core.UnitMicroDollars, 10_000, func(cfg *llm.Config) {
+				cfg.Models = map[string]llm.Model{
+					"small":        {Tariff: llm.Tariff{Price: each}},
+					"vendor/small": {Tariff: llm.Tariff{Price: each}},
+					"large":        {Tariff: llm.Tariff{Price: llm.Price{Input: 7_000_000, Output: 7_000_000}}},
+				}
+			})
+			r.answer = func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintf(w, `{"model":%q,"usage":{"prompt_tokens":8,"completion_tokens":2}}`, c.served)
+			}
+			read(t, r.post(chatPath, fmt.Sprintf(`{"model":%q}`, c.requested)))
+			report := r.want(llm.OutcomeReported, llm.Usage{Input: 8, Output: 2}, c.want)
+			if report.Cost != c.want || !slices.Equal(report.Unknown, c.unknown) || report.Request.Model != c.requested {
+				t.Errorf("%+v", report)
+			}
+		})
+	}
+}
+
+// A deployment's name in a path is the operator's own. The response names the model behind it.
+func TestDeploymentHasItsOwnPrice(t *testing.T) {
+	r := newRig(t, core.UnitMicroDollars, 10_000, func(cfg *llm.Config) {
+		cfg.Models = map[string]llm.Model{
+			"ours":  {Tariff: llm.Tariff{Price: each}},
+			"large": {Tariff: llm.Tariff{Price: llm.Price{Input: 7_000_000, Output: 7_000_000}}},
+		}
+	})
+	r.answer = func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"model":"gpt-x-2026-11-01","usage":{"prompt_tokens":8,"completion_tokens":2}}`)
+	}
+	read(t, r.post("/openai/deployments/ours/chat/completions", `{"messages":[]}`))
+	if report := r.want(llm.OutcomeReported, llm.Usage{Input: 8, Output: 2}, 10); len(report.Unknown) > 0 {
+		t.Errorf("%q", report.Unknown)
+	}
+}
+
+// A request for a dearer tier holds what that costs. The tier that the response states is billed.
+func TestAskedTierIsHeld(t *testing.T) {
+	for _, c := range []struct {
+		path, body   string
+		held, billed int64
+	}{
+		{chatPath, `{"model":"m","max_tokens":20,"service_tier":"priority"}`, 40, 5},
+		{chatPath, `{"model":"m","max_tokens":20,"service_tier":"Flex"}`, 10, 5},
+		{chatPath, `{"model":"m","max_tokens":20,"service_tier":"auto"}`, 20, 5},
+		{chatPath, `{"model":"m","max_tokens":20,"service_tier":null}`, 20, 5},
+		{chatPath, `{"model":"m","max_tokens":20,"service_tier":"ultra"}`, 40, 5}, // unknown: the dearest
+		{messagesPath, `{"model":"m","max_tokens":20,"speed":"fast"}`, 60, 0},
+		{"/model/m/converse", `{"inferenceConfig":{"maxTokens":20},"serviceTier":{"type":"priority"}}`, 40, 0},
+	} {
+		t.Run(c.body, func(t *testing.T) {
+			r := newRig(t, core.UnitMicroDollars, 10_000, func(cfg *llm.Config) {
+				cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: each, Factors: map[string]int64{
+					"service_tier:priority": 2000, "service_tier:flex": 500, "speed:fast": 3000,
+				}}}}
+			})
+			var held int64
+			r.answer = func(w http.ResponseWriter, _ *http.Request) {
+				held = r.used()
+				if c.billed == 0 {
+					w.WriteHeader(http.StatusBadGateway)
+					return
+				}
+				_, _ = io.WriteString(w, `{"service_tier":"default","usage":{"prompt_tokens":3,"completion_tokens":2}}`)
+			}
+			read(t, r.post(c.path, c.body))
+			if held != c.held || r.used() != c.billed {
+				t.Errorf("held %d and then used %d, want %d and %d", held, r.used(), c.held, c.billed)
+			}
+		})
+	}
+}
+
+// A whole answer that states neither a usage nor a tier costs the estimate in the tier that the
+// client asked for.
+func TestUnstatedTierIsThatOfTheRequest(t *testing.T) {
+	r := newRig(t, core.UnitMicroDollars, 10_000, func(cfg *llm.Config) {
+		cfg.Models = map[string]llm.Model{
+			"m": {Tariff: llm.Tariff{Price: each, Factors: map[string]int64{"service_tier:priority": 2000}}},
+		}
+	})
+	r.answer = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"choices":[]}`) }
+	read(t, r.post(chatPath, `{"model":"m","max_tokens":20,"service_tier":"priority"}`))
+	r.want(llm.OutcomeUnreported, llm.Usage{Output: 20}, 40)
+}
+
+// drawTariff draws a tariff with small numbers, so that prices and steps meet.
+func drawTariff(r *rapid.T, label string) llm.Tariff {
+	amount := rapid.SampledFrom([]int64{llm.Free, 1, 2, 3, 999, 1_000_000, 7_500_000})
+	absent := rapid.SampledFrom([]int64{0, 0, llm.Free, 1, 5, 999, 2_000_000})
+	price := func(label string) llm.Price {
+		return llm.Price{
+			Input: amount.Draw(r, label+"input"), CacheRead: absent.Draw(r, label+"read"),
+			CacheWrite: absent.Draw(r, label+"write"), CacheWriteLong: absent.Draw(r, label+"long"),
+			AudioIn: absent.Draw(r, label+"audio"), ImageIn: absent.Draw(r, label+"image"),
+			Output: amount.Draw(r, label+"output"), AudioOut: absent.Draw(r, label+"audio out"),
+			ImageOut: absent.Draw(r, label+"image out"), Reasoning: absent.Draw(r, label+"reasoning"),
+		}
+	}
+	t := llm.Tariff{Price: price(label), Units: map[string]int64{}, Factors: map[string]int64{}}
+	for _, from := range []int64{5, 10, 20} {
+		if rapid.Bool().Draw(r, label+"has step") {
+			t.Steps = append(t.Steps, llm.Step{From: from, Price: price(label + "step ")})
+		}
+	}
+	for _, unit := range caseUnits {
+		if rapid.Bool().Draw(r, label+"has "+unit) {
+			t.Units[unit] = amount.Draw(r, label+unit)
+		}
+	}
+	for _, key := range []string{"service_tier:flex", "service_tier:priority", "service_tier:default", "geo:us"} {
+		if rapid.Bool().Draw(r, label+"has "+key) {
+			t.Factors[key] = rapid.SampledFrom([]int64{llm.Free, 1, 500, 1000, 1100, 2500}).Draw(r, label+key)
+		}
+	}
+	return t
+}
+
+var caseUnits = []string{
+	"web_search", "grounded_prompt", "page", "audio_ms", "video_ms", "citation_tokens", "request", "web_fetch",
+}
+
+func drawBill(r *rapid.T, model string) llm.Bill {
+	tokens := rapid.Int64Range(0, 12)
+	usage := llm.Usage{
+		Input: tokens.Draw(r, "input"), CacheRead: tokens.Draw(r, "read"), CacheWrite: tokens.Draw(r, "write"),
+		CacheWriteLong: tokens.Draw(r, "long"), AudioIn: tokens.Draw(r, "audio"), ImageIn: tokens.Draw(r, "image"),
+		Output: tokens.Draw(r, "output"), AudioOut: tokens.Draw(r, "audio out"),
+		ImageOut: tokens.Draw(r, "image out"),
+	}
+	usage.Reasoning = rapid.Int64Range(0, usage.Output).Draw(r, "reasoning")
+	b := llm.Bill{Model: model, Usage: usage, Units: map[string]int64{}, Labels: map[string]string{}}
+	for _, unit := range caseUnits {
+		if rapid.Bool().Draw(r, "uses "+unit) {
+			b.Units[unit] = rapid.Int64Range(1, 3000).Draw(r, unit)
+		}
+	}
+	for label, values := range map[string][]string{
+		"service_tier": {"", "default", "flex", "priority", "ultra"}, "geo": {"", "us", "eu"},
+	} {
+		if value := rapid.SampledFrom(values).Draw(r, label); value != "" {
+			b.Labels[label] = value
+		}
+	}
+	return b
+}
+
+// No bill costs more by any model than by one that nobody knows.
+func TestUnknownModelIsTheDearest(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		models := make(map[string]llm.Model)
+		for _, name := range []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(r, "models")] {
+			models[name] = llm.Model{Tariff: drawTariff(r, name+" ")}
+		}
+		m := priced(t, models, nil)
+		bill := drawBill(r, "unknown")
+		bound, unknown := m.Cost(bill)
+		if !slices.Contains(unknown, "model unknown") {
+			r.Fatalf("unknown %q", unknown)
+		}
+		for name := range models {
+			bill.Model = name
+			if got, _ := m.Cost(bill); got > bound {
+				r.Fatalf("%s costs %d, an unknown model %d", name, got, bound)
+			}
+		}
+	})
+}
+
+// A tariff that prices all of a bill charges what fractions say, rounded up.
+func TestCostIsExact(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		tariff := drawTariff(r, "")
+		bill := drawBill(r, "m")
+		for unit := range bill.Units {
+			if _, ok := tariff.Units[unit]; !ok || unit == "request" {
+				delete(bill.Units, unit)
+			}
+		}
+		for label, value := range bill.Labels {
+			if _, ok := tariff.Factors[label+":"+value]; !ok {
+				delete(bill.Labels, label)
+			}
+		}
+		got, unknown := priced(t, map[string]llm.Model{"m": {Tariff: tariff}}, nil).Cost(bill)
+		if want := fractions(tariff, bill); got != want || len(unknown) > 0 {
+			r.Fatalf("%d, want %d; unknown %q", got, want, unknown)
+		}
+	})
+}
+
+// fractions prices a bill as the specification says, of a tariff that prices all of it.
+func fractions(t llm.Tariff, b llm.Bill) int64 {
+	price, u := t.Price, b.Usage
+	prompt := u.Input + u.CacheRead + u.CacheWrite + u.CacheWriteLong + u.AudioIn + u.ImageIn
+	for _, s := range t.Steps { // in order
+		if prompt >= s.From {
+			price = s.Price
+		}
+	}
+	first := func(prices ...int64) *big.Rat {
+		for _, p := range prices {
+			if p != 0 {
+				return big.NewRat(max(p, 0), 1_000_000)
+			}
+		}
+		return new(big.Rat)
+	}
+	sum := new(big.Rat)
+	add := func(n int64, prices ...int64) {
+		sum.Add(sum, new(big.Rat).Mul(big.NewRat(n, 1), first(prices...)))
+	}
+	add(u.Input, price.Input)
+	add(u.CacheRead, price.CacheRead, price.Input)
+	add(u.CacheWrite, price.CacheWrite, price.Input)
+	add(u.CacheWriteLong, price.CacheWriteLong, price.CacheWrite, price.Input)
+	add(u.AudioIn, price.AudioIn, price.Input)
+	add(u.ImageIn, price.ImageIn, price.Input)
+	add(u.Output-u.Reasoning, price.Output)
+	add(u.Reasoning, price.Reasoning, price.Output)
+	add(u.AudioOut, price.AudioOut, price.Output)
+	add(u.ImageOut, price.ImageOut, price.Output)
+	for label, value := range b.Labels {
+		sum.Mul(sum, big.NewRat(max(0, t.Factors[label+":"+value]), 1000))
+	}
+	for unit, n := range b.Units {
+		sum.Add(sum, new(big.Rat).Mul(big.NewRat(n, 1), big.NewRat(max(0, t.Units[unit]), 1000)))
+	}
+	if request := t.Units["request"]; request > 0 && (u != llm.Usage{} || len(b.Units) > 0) {
+		sum.Add(sum, big.NewRat(request, 1000))
+	}
+	ceil := new(big.Int).Add(sum.Num(), new(big.Int).Sub(sum.Denom(), big.NewInt(1)))
+	return ceil.Div(ceil, sum.Denom()).Int64()
+}

@@ -1,0 +1,65 @@
+package llm
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/llm/internal/wire"
+)
+
+// ModelHeader is the header of a response from another model than the one that the client asked
+// for. Its value is the name of the model, quoted as in Go unless all its bytes are printable ASCII.
+const ModelHeader = "Headgate-Model"
+
+// downgrade asks Config.Downgrade for the model of a request that was denied. It reports whether
+// the request is for another model now.
+func (m *Meter) downgrade(r *http.Request, denied *nethttp.Admission) bool {
+	x := exchangeOf(r.Context())
+	if x == nil {
+		return false
+	}
+	name := m.cfg.Downgrade(r, denied)
+	if name == "" || name == x.request.Model {
+		return false
+	}
+	next := *x
+	next.pricing, next.replaced, next.request.Model = m.pricing(name, x.deployed), x.request.Model, name
+	if _, known := next.modelOf(name); !known && m.cfg.UnknownModel == UnknownModelRefuse {
+		return false
+	}
+	body, at, ok := x.whole, r.URL, false
+	if x.request.InPath {
+		at, ok = x.request.Format.SetModel(r.URL, name)
+	} else {
+		body, ok = wire.SetModel(x.whole, name)
+	}
+	if !ok {
+		return false
+	}
+	next.guess = next.guessOf(&next.request)
+	var err error
+	if next.estimate, err = m.estimate(r, &next, body); err != nil {
+		return false
+	}
+	_ = x.body.Close() // cannot fail
+	next.body, next.whole = m.bodies.hold(body), nil
+	*x, r.URL = next, at
+	x.replaceBody(r)
+	return true
+}
+
+// nameModel tells the client which model answers, if it is not the one that it asked for.
+func (x *exchange) nameModel(h http.Header) {
+	if x.replaced == "" {
+		return
+	}
+	name := x.request.Model
+	for i := range len(name) {
+		if name[i] <= ' ' || name[i] > '~' {
+			name = strconv.QuoteToASCII(name)
+			break
+		}
+	}
+	h.Set(ModelHeader, name)
+}

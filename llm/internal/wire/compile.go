@@ -1,0 +1,164 @@
+package wire
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/llm/internal/jsonscan"
+)
+
+// meaning is what the values at a path mean: a role, and for some roles a name, such as that of a
+// unit.
+type meaning struct {
+	role  jsonscan.Role
+	name  string
+	order int // among the paths of the same meaning
+}
+
+// compile makes the tree of nodes of a table. roles maps the meanings to roles. A meaning that ends
+// with a colon takes a name.
+func compile(paths map[string]string, roles map[string]jsonscan.Role) (*node, error) {
+	root := &node{}
+	stated := make(map[*node]bool)
+	// What counts everything below comes first, so that the paths below can say otherwise.
+	for _, wide := range []bool{true, false} {
+		for _, name := range slices.Sorted(maps.Keys(paths)) {
+			m, err := meaningOf(name, roles)
+			if err != nil {
+				return nil, err
+			}
+			for pattern := range strings.FieldsSeq(paths[name]) {
+				for _, path := range expand(pattern) {
+					if !validPath(path) {
+						return nil, fmt.Errorf("%s: %q is no path", name, pattern)
+					}
+					m.order++
+					if strings.HasSuffix(path, anyBelow) != wide {
+						continue
+					}
+					n := nodeAt(root, path, m.role >= askModel && m.role <= lastAsk)
+					if stated[n] {
+						return nil, fmt.Errorf("%s has two meanings", path)
+					}
+					stated[n] = true
+					mark(n, m, wide)
+				}
+			}
+		}
+	}
+	return root, nil
+}
+
+// meaningOf returns the meaning of a name such as input or unit:page.
+func meaningOf(name string, roles map[string]jsonscan.Role) (meaning, error) {
+	if kind, rest, named := strings.Cut(name, ":"); named && rest != "" {
+		if role, ok := roles[kind+":"]; ok {
+			return meaning{role: role, name: rest}, nil
+		}
+	}
+	role, ok := roles[name]
+	if !ok || strings.HasSuffix(name, ":") {
+		return meaning{}, fmt.Errorf("%q is unknown", name)
+	}
+	return meaning{role: role}, nil
+}
+
+// anyBelow ends a path to a value and everything below.
+const anyBelow = ".**"
+
+// validPath reports whether every part of a path is the name of a member, perhaps with [] behind it.
+func validPath(path string) bool {
+	for key := range strings.SplitSeq(strings.TrimSuffix(path, anyBelow), ".") {
+		for strings.HasSuffix(key, "[]") {
+			key = strings.TrimSuffix(key, "[]")
+		}
+		if key == "" || strings.ContainsAny(key, "[]{,}*") {
+			return false
+		}
+	}
+	return true
+}
+
+// nodeAt returns the node at a path and makes those that are missing. With watch every object on
+// the way reports its keys.
+func nodeAt(root *node, path string, watch bool) *node {
+	at := root
+	for key := range strings.SplitSeq(strings.TrimSuffix(path, anyBelow), ".") {
+		at.Watch = at.Watch || watch
+		name := strings.TrimRight(key, "[]")
+		at = child(at, name)
+		for range strings.Count(key, "[]") {
+			if at.Each == nil {
+				at.Each = below(at, "")
+			}
+			at = at.Each
+		}
+	}
+	return at
+}
+
+// child returns the node for a key.
+func child(at *node, key string) *node {
+	for _, k := range at.Kids {
+		if k.Key == key {
+			return k
+		}
+	}
+	k := below(at, key)
+	at.Kids = append(at.Kids, k)
+	return k
+}
+
+// below returns a new node below another one. It means what everything below that one means.
+func below(at *node, key string) *node {
+	n := &node{Key: key}
+	if at.Rest != nil {
+		n.Role, n.Rest = at.Rest.Role, at.Rest.Rest
+	}
+	return n
+}
+
+// mark gives a node a meaning.
+func mark(n *node, m meaning, wide bool) {
+	n.Role, n.Name, n.Order = m.role, m.name, m.order
+	switch {
+	case wide:
+		n.Rest = &node{Role: m.role}
+		n.Rest.Rest = n.Rest
+	case m.role == readRaw:
+		n.Rest = nil // the strings within count with it
+	}
+}
+
+// expand returns the paths of a pattern with alternatives in braces, which may nest. It returns the
+// pattern itself if its braces do not match.
+func expand(pattern string) (paths []string) {
+	from := strings.IndexByte(pattern, '{')
+	if from < 0 {
+		return []string{pattern}
+	}
+	var choices []string
+	depth, begin := 0, from+1
+	for i := from; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '{':
+			depth++
+		case '}':
+			depth--
+		}
+		if depth == 0 || depth == 1 && pattern[i] == ',' {
+			choices = append(choices, pattern[begin:i])
+			begin = i + 1
+		}
+		if depth > 0 {
+			continue
+		}
+		for _, choice := range choices {
+			paths = append(paths, expand(pattern[:from]+choice+pattern[begin:])...)
+		}
+		return paths
+	}
+	return []string{pattern}
+}

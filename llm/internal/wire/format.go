@@ -1,0 +1,251 @@
+// Package wire reads and writes the wire formats of language models. It reads a request as a
+// Request and a response as a Response, which are the same for every format, and writes errors as
+// the server of a format does. A format is a Table.
+package wire
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/headgate/headgate/llm/internal/jsonscan"
+)
+
+// Table describes a format by the paths of the values that matter.
+//
+// Request, Response and Headers map a meaning to paths, separated by spaces. A path names members,
+// as in usage.prompt_tokens. [] stands for the elements of an array, {a,b} for either, and ** at
+// the end for everything below. The meanings are the keys of asked and told.
+type Table struct {
+	Name   string
+	Routes []Route
+	Except []string // ends of paths that belong to no route
+	// Request has the paths of a body, and Response those of a document, of each event of a stream,
+	// and of each element of an array. Headers has the names of headers of the response.
+	Request, Response, Headers map[string]string
+	// Events maps the type of an event to what it means: end, fail, error, silent or item.
+	Events map[string]string
+
+	Streams   bool // a request that does not say whether it asks for a stream asks for one
+	Lines     bool // a stream is one document a line
+	Beside    bool // cached tokens are not part of the input
+	OneSided  bool // a usage need not state both input and output
+	ImageOut  bool // output without details is images
+	NoOutput  bool // a response has no tokens of output
+	AsksUsage bool // the server states the usage of a stream if stream_options asks for it
+
+	FileTokens int64 // for each file of a request, as a first guess
+	Errors     Errors
+}
+
+// Route is the end of a path. A * stands for the model, one element of the path or a part of it.
+type Route struct {
+	Path   string
+	Stream bool // the response is a stream, whatever the body says
+}
+
+// Format is the wire format of a request and of its response: a Table that is ready for use. It
+// never changes.
+type Format struct {
+	table    Table
+	request  *node
+	response *node
+	headers  map[string]meaning // by the canonical name of the header
+	events   map[string]eventKind
+}
+
+// NewFormat returns the format that a table describes, or the first fault of the table.
+func NewFormat(t Table) (*Format, error) {
+	if t.Name == "" || len(t.Routes) == 0 {
+		return nil, fmt.Errorf("llm: format %q: Name or Routes is missing", t.Name)
+	}
+	for _, r := range t.Routes {
+		if !strings.HasPrefix(r.Path, "/") {
+			return nil, fmt.Errorf("llm: format %q: the route %q does not begin with a slash", t.Name, r.Path)
+		}
+	}
+	f := &Format{table: t, headers: make(map[string]meaning), events: make(map[string]eventKind)}
+	var err error
+	if f.request, err = compile(t.Request, asked); err != nil {
+		return nil, fmt.Errorf("llm: format %q: Request: %w", t.Name, err)
+	}
+	if f.response, err = compile(t.Response, told); err != nil {
+		return nil, fmt.Errorf("llm: format %q: Response: %w", t.Name, err)
+	}
+	f.request.Role, f.request.Watch = askBody, true
+	f.response.Each = &node{Role: tellDocument, Kids: f.response.Kids}
+	for name, headers := range t.Headers {
+		m, err := meaningOf(name, told)
+		if err != nil {
+			return nil, fmt.Errorf("llm: format %q: Headers: %w", t.Name, err)
+		}
+		for h := range strings.FieldsSeq(headers) {
+			f.headers[http.CanonicalHeaderKey(h)] = m
+		}
+	}
+	for event, kind := range t.Events {
+		k, ok := eventKinds[kind]
+		if !ok {
+			return nil, fmt.Errorf("llm: format %q: Events: %q is unknown", t.Name, kind)
+		}
+		f.events[event] = k
+	}
+	return f, nil
+}
+
+// String returns a name such as openai-chat.
+func (f *Format) String() string { return f.table.Name }
+
+// Errors returns how the server of the format reports errors.
+func (f *Format) Errors() Errors { return f.table.Errors }
+
+// HasOutput reports whether responses have tokens of output.
+func (f *Format) HasOutput() bool { return !f.table.NoOutput }
+
+// match returns the route of a path, and where the path names the model, if it does.
+func (f *Format) match(path string) (r *Route, from, to int) {
+	for _, end := range f.table.Except {
+		if endsWith(path, end) {
+			return nil, 0, 0
+		}
+	}
+	for i := range f.table.Routes {
+		r := &f.table.Routes[i]
+		if from, to, ok := r.match(path); ok {
+			return r, from, to
+		}
+	}
+	return nil, 0, 0
+}
+
+func (r *Route) match(path string) (from, to int, ok bool) {
+	before, after, named := strings.Cut(r.Path, "*")
+	if !named {
+		return 0, 0, endsWith(path, r.Path)
+	}
+	if !endsWith(path, after) {
+		return 0, 0, false
+	}
+	to = len(path) - len(after)
+	from = strings.LastIndexByte(path[:to], '/') + 1
+	return from, to, from < to && endsWith(path[:from], before)
+}
+
+// endsWith ignores case, as some servers do.
+func endsWith(path, end string) bool {
+	return len(path) >= len(end) && strings.EqualFold(path[len(path)-len(end):], end)
+}
+
+// SetModel returns a URL with another model, or false if its path names none.
+func (f *Format) SetModel(u *url.URL, model string) (*url.URL, bool) {
+	path, r, from, to := f.route(u)
+	if r == nil || from == to {
+		return u, false
+	}
+	path = path[:from] + url.PathEscape(model) + path[to:]
+	if strings.HasSuffix(u.Path, "/") {
+		path += "/"
+	}
+	plain, err := url.PathUnescape(path)
+	if err != nil {
+		return u, false
+	}
+	changed := *u
+	changed.Path, changed.RawPath = plain, path
+	return &changed, true
+}
+
+// FormatOf derives the format of a POST from the end of its path. It asks the formats in order. It
+// ignores case, empty elements and escapes, and follows dots, as some servers do: a spelling that
+// one of them serves must not pass unread. It returns nil for any other request.
+func FormatOf(r *http.Request, formats []*Format) *Format {
+	if r.Method != http.MethodPost || r.URL == nil {
+		return nil
+	}
+	for _, u := range spellings(r.URL) {
+		path := pathOf(u)
+		for _, f := range formats {
+			if r, _, _ := f.match(path); r != nil {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// route returns the path of a URL that has a route, and what match does.
+func (f *Format) route(u *url.URL) (path string, r *Route, from, to int) {
+	for _, u := range spellings(u) {
+		path = pathOf(u)
+		if r, from, to = f.match(path); r != nil {
+			break
+		}
+	}
+	return path, r, from, to
+}
+
+// spellings returns a URL as it is, and with its slashes unescaped, as many servers read it.
+func spellings(u *url.URL) [2]*url.URL { return [...]*url.URL{u, {Path: u.Path}} }
+
+// pathOf returns the one spelling of a path. A slash that the client has escaped stays escaped,
+// since the name of a model may have one.
+func pathOf(u *url.URL) string {
+	if u.RawPath == "" && plain(u.Path) {
+		return u.Path
+	}
+	var elements []string
+	for escaped := range strings.SplitSeq(u.EscapedPath(), "/") {
+		switch element, err := url.PathUnescape(escaped); {
+		case err != nil: // EscapedPath is valid
+			elements = append(elements, escaped)
+		case element == "" || element == ".":
+		case element == "..":
+			elements = elements[:max(0, len(elements)-1)]
+		default:
+			elements = append(elements, url.PathEscape(element))
+		}
+	}
+	return "/" + strings.Join(elements, "/")
+}
+
+// plain reports whether a path is the only spelling of itself, as almost all are.
+func plain(path string) bool {
+	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") ||
+		strings.Contains(path, "//") || strings.Contains(path, "/.") {
+		return false
+	}
+	return strings.IndexFunc(path, func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.ContainsRune("/-_.", c))
+	}) < 0
+}
+
+// must returns the format of a table of this package.
+func must(t Table) *Format {
+	f, err := NewFormat(t)
+	if err != nil {
+		panic(err) // a test makes every format
+	}
+	return f
+}
+
+// with returns a table of paths with further ones, which replace those of the same meaning.
+func with(base, more map[string]string) map[string]string {
+	all := maps.Clone(base)
+	maps.Copy(all, more)
+	return all
+}
+
+// also returns a table of paths with further ones of the same meanings.
+func also(base, more map[string]string) map[string]string {
+	all := maps.Clone(base)
+	for meaning, paths := range more {
+		all[meaning] += " " + paths
+	}
+	return all
+}
+
+// node is a place in a document. The tables leave out the name of the package.
+type node = jsonscan.Node

@@ -1,0 +1,228 @@
+package wire
+
+import (
+	"mime"
+	"net/http"
+	"sync"
+
+	"github.com/headgate/headgate/llm/internal/jsonscan"
+	"github.com/headgate/headgate/llm/internal/sse"
+)
+
+// reader reads a response and keeps what it says. Another goroutine may call response.
+type reader struct {
+	format   *Format
+	labelled bool   // as a stream
+	draws    string // the model of a tool that draws
+
+	mu       sync.Mutex
+	framing  framing
+	json     jsonscan.Scanner
+	split    sse.Splitter
+	frames   frames
+	inLine   bool // a line has begun
+	found    Response
+	counts   counts
+	total    bill
+	next     int64 // the sequence_number that the next event would have
+	event    event
+	entry    entry
+	once     string // the piece that the array of pieces is
+	lone     bool   // the last event that ended held only the usage of a chat
+	finished bool   // an answer has ended
+	refused  bool   // the model refused to answer
+	priced   bool   // a header states what the response costs, if it is a document
+	price    int64
+}
+
+func (r *reader) init(f *Format, h http.Header) {
+	r.format = f
+	media, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // empty if it is invalid
+	switch media {
+	case "text/event-stream", "application/x-ndjson", "application/vnd.amazon.eventstream":
+		r.labelled = true
+	}
+	r.json, r.split = jsonscan.New(f.response, r), sse.New(r)
+	if len(f.headers) == 0 {
+		return
+	}
+	for name, m := range f.headers {
+		if value := h.Get(name); value != "" {
+			at := node{Role: m.role, Name: m.name}
+			r.number([]byte(value), &at)
+		}
+	}
+	r.counts.merge(&r.event.counts)
+	r.priced, r.price = r.event.bill.costed, r.event.bill.cost
+	r.event = event{}
+}
+
+// read reads the next piece of the response.
+func (r *reader) read(p []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.framing == unknownFraming {
+		p = p[r.sniff(p):]
+	}
+	switch r.framing {
+	case documentFraming:
+		r.json.Scan(p)
+		r.found.Broken = r.found.Broken || r.json.Broken()
+	case eventFraming:
+		r.advance(p)
+	case lineFraming:
+		r.readLines(p)
+	case binaryFraming:
+		r.readFrames(p)
+	}
+}
+
+// readEvent reads a stream to the end of an event or of p. It returns the number of bytes read,
+// whether an event has ended, and whether that event held only the usage.
+func (r *reader) readEvent(p []byte) (n int, ended, lone bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n, ended = r.split.Next(p)
+	return n, ended, ended && r.lone
+}
+
+// close ends the response. whole says that nothing is known to be missing.
+func (r *reader) close(whole bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lone = false
+	switch r.framing {
+	case unknownFraming:
+	case documentFraming:
+		if !r.json.Finish() {
+			r.abandon()
+		}
+		return
+	case lineFraming:
+		r.abandon()
+	case eventFraming:
+		r.split.Close()
+	}
+	if whole && !r.found.Complete {
+		r.end()
+	}
+}
+
+// end determines the usage at the end of a stream that has no marker for it.
+func (r *reader) end() {
+	f := &r.found
+	f.Complete = r.finished
+	if f.Known = r.stated(); f.Known {
+		u := &f.Usage // the last text may be younger than the usage
+		u.Output = max(u.Output, f.Events-u.AudioOut-u.ImageOut)
+	}
+}
+
+// abandon drops the event that has begun, except its text.
+func (r *reader) abandon() {
+	r.commit(false)
+	r.event, r.entry = event{}, entry{}
+	r.json.Reset()
+}
+
+// corrupt notes that the response could not be decoded. Its usage so far does not count, and
+// neither does an event that has begun.
+func (r *reader) corrupt() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.abandon()
+	r.found.Broken, r.found.Known = true, false
+}
+
+// EventName implements sse.Sink.
+func (r *reader) EventName(p []byte) { r.event.addName(p) }
+
+// EventData implements sse.Sink.
+func (r *reader) EventData(p []byte) {
+	r.event.addData(p)
+	r.json.Scan(p)
+}
+
+// EventEnd implements sse.Sink.
+func (r *reader) EventEnd(filled bool) {
+	r.lone = false
+	if filled {
+		r.endEvent()
+	}
+	r.event, r.entry = event{}, entry{}
+	r.json.Reset()
+}
+
+func (r *reader) endEvent() {
+	e := &r.event
+	switch data, short := e.shortData(); {
+	case short && len(data) == 0: // keeps the connection alive
+		return
+	case short && string(data) == "[DONE]":
+		e.done = true
+		r.conclude()
+		return
+	}
+	valid := r.json.Finish()
+	r.found.Broken = r.found.Broken || r.json.Broken()
+	if e.kind == otherEvent {
+		e.kind = r.format.events[string(e.typeName())]
+	}
+	r.lone = valid && r.format.table.AsksUsage && e.onlyUsage()
+	r.commit(valid)
+}
+
+// between reports whether another event could begin here.
+func (r *reader) between() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch r.framing {
+	case eventFraming:
+		return r.split.Between()
+	case lineFraming:
+		return !r.inLine
+	case binaryFraming:
+		return r.frames.between()
+	case documentFraming:
+		return false
+	}
+	return r.labelled && r.split.Between()
+}
+
+// response returns what has been read so far, including the text of an unfinished event.
+func (r *reader) response() Response {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.found
+	text := r.event.text + r.json.Within(tellText)
+	if text > 0 && r.event.kind != silentEvent {
+		f.Events++
+		f.TextBytes += text
+	}
+	return f
+}
+
+// rest returns the number of bytes of p that belong to the event that has begun.
+func (r *reader) rest(p []byte) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch r.framing {
+	case lineFraming:
+		if r.inLine {
+			return restOfLine(p)
+		}
+		return 0
+	case binaryFraming:
+		return r.frames.rest(p)
+	case documentFraming:
+		return len(p)
+	}
+	return r.split.Rest(p)
+}
+
+// sequence returns the sequence_number of the next event.
+func (r *reader) sequence() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next
+}

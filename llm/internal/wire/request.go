@@ -1,0 +1,278 @@
+package wire
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/headgate/headgate/llm/internal/jsonscan"
+)
+
+// ErrRequest is the error of a request body that is malformed, or that two servers could read in
+// different ways. Its text names no part of the body.
+var ErrRequest = errors.New("llm: malformed request")
+
+// MaxCount is the largest max_tokens or n that is a number and no mistake.
+const MaxCount = 1_000_000_000
+
+const (
+	maxModel   = 256 // bytes of a model's name
+	maxChoices = 128 // the largest n that OpenAI accepts
+)
+
+// Request is what a request asks for.
+type Request struct {
+	Format      *Format
+	Model       string // 1 to 256 bytes of UTF-8, as the client spells it
+	InPath      bool   // the path names the model, and the body need not
+	Stream      bool   // the client asks for a stream
+	MaxOutput   int64  // the client's cap on the tokens of one choice, 0 for none
+	Choices     int64  // the answers that the client asks for, at least 1
+	PromptBytes int64  // bytes that the model reads, without files
+	Files       int64  // that the model reads
+	AsksUsage   bool   // stream_options.include_usage is true
+	Effort      string // of the reasoning, such as low; empty if the client states none
+	ImageModel  string // that a tool of the model draws with, or empty
+
+	// Labels is what the client asks for of what decides the price, in lower case: service_tier,
+	// speed, geo. It is nil without any.
+	Labels map[string]string
+
+	weight weight // of the prompt
+}
+
+// PromptTokens returns a first guess of the input, by the kinds of its bytes and by its files.
+func (q *Request) PromptTokens() int64 {
+	return q.weight.tokens() + q.Files*q.Format.table.FileTokens
+}
+
+// HidesUsage reports whether the server states the usage only if InjectUsage asks for it.
+func (q *Request) HidesUsage() bool {
+	return q.Format.table.AsksUsage && q.Stream && !q.AsksUsage
+}
+
+// ParseRequest reads a request of a format in one pass over its body. Every error is an ErrRequest.
+func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
+	p := requestParser{body: body}
+	p.request.Stream = f.table.Streams
+	path, route, from, to := f.route(r.URL)
+	var err error
+	if boundary := boundaryOf(r.Header); boundary != "" {
+		err = p.form(f, boundary)
+	} else {
+		err = p.document(f)
+	}
+	q := p.request
+	if from < to {
+		model, badly := url.PathUnescape(path[from:to])
+		q.Model, q.InPath = model, true
+		if fault := faultOfModel(model); err == nil && (badly != nil || fault != "") {
+			err = fmt.Errorf("%w: %s", ErrRequest, cmp.Or(fault, "model is not valid UTF-8"))
+		}
+	}
+	switch {
+	case err != nil:
+		return Request{}, err
+	case q.Model == "":
+		return Request{}, fmt.Errorf("%w: model is missing", ErrRequest)
+	}
+	q.Format, q.Stream = f, q.Stream || route != nil && route.Stream
+	q.Choices = max(q.Choices, 1)
+	for _, n := range p.caps {
+		if n > 0 {
+			q.MaxOutput = n
+			break
+		}
+	}
+	return q, nil
+}
+
+// requestParser is the visitor of a request body.
+type requestParser struct {
+	body    []byte
+	request Request
+	err     error
+	seen    [maxWatched]uint64 // by depth, a bit for each member that has a node
+
+	caps     [maxCaps]int64 // in the order of the format
+	rawStart int
+	sources  [jsonscan.MaxLevels + 1]source // by depth
+}
+
+const (
+	maxCaps    = 8 // paths to a cap of one format
+	maxWatched = 8 // levels with members that may stand once
+)
+
+// source is an object that holds a file, in base64 or as plain text.
+type source struct {
+	data   weight
+	size   int64 // bytes of its data
+	base64 bool
+	other  bool // it states another type
+}
+
+// document reads a body that is one JSON document.
+func (p *requestParser) document(f *Format) error {
+	s := jsonscan.New(f.request, p)
+	s.Pieces(p.piece)
+	s.Scan(p.body)
+	switch complete := s.Finish(); {
+	case p.err != nil:
+		return p.err
+	case !complete:
+		return fmt.Errorf("%w: it is not one JSON document, or nests too deeply", ErrRequest)
+	}
+	return nil
+}
+
+func (p *requestParser) fail(s *jsonscan.Scanner, format string, args ...any) {
+	p.err = fmt.Errorf("%w: "+format, append([]any{ErrRequest}, args...)...)
+	s.Stop()
+}
+
+// Key refuses a member that comes twice, since servers disagree on which one counts. It refuses one
+// in another case, since only some servers ignore it.
+func (p *requestParser) Key(s *jsonscan.Scanner, n *node) {
+	if s.Depth() > maxWatched {
+		return
+	}
+	seen, key := &p.seen[s.Depth()-1], string(s.Text())
+	for i, k := range n.Kids {
+		switch {
+		case k.Key == key && *seen&(1<<i) != 0:
+			p.fail(s, "%s comes twice", k.Key)
+		case k.Key == key:
+			*seen |= 1 << i
+			return
+		case strings.EqualFold(k.Key, key):
+			p.fail(s, "%s is spelt in another case", k.Key)
+		}
+	}
+}
+
+// Begin implements jsonscan.Visitor.
+func (p *requestParser) Begin(s *jsonscan.Scanner, n *node, kind byte) {
+	if n.Watch && s.Depth() <= maxWatched {
+		p.seen[s.Depth()-1] = 0
+	}
+	switch n.Role {
+	case askBody:
+		if kind != '{' {
+			p.fail(s, "it is no object")
+		}
+	case askOptions:
+		if kind != '{' {
+			p.fail(s, "%s is no object", n.Key)
+		}
+	case askModel, askStream, askUsage, askMaxOutput, askChoices:
+		p.fail(s, "%s has the wrong type", n.Key)
+	case readRaw:
+		p.rawStart = s.Offset()
+	case readSource:
+		p.sources[s.Depth()] = source{}
+	}
+}
+
+// End implements jsonscan.Visitor.
+func (p *requestParser) End(s *jsonscan.Scanner, n *node) {
+	q := &p.request
+	switch n.Role {
+	case readRaw:
+		raw := p.body[p.rawStart : s.Offset()+1]
+		q.PromptBytes += int64(len(raw))
+		q.weight.add(raw)
+		q.weight.end()
+	case readSource:
+		switch at := &p.sources[s.Depth()]; {
+		case at.size > 0 && at.base64 && !at.other:
+			q.Files++
+		default:
+			q.PromptBytes += at.size
+			at.data.end()
+			q.weight.sum += at.data.sum
+		}
+	}
+}
+
+// Scalar implements jsonscan.Visitor.
+func (p *requestParser) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
+	q := &p.request
+	switch n.Role {
+	case askBody:
+		p.fail(s, "it is no object")
+	case askModel:
+		p.model(s, kind)
+	case askStream:
+		if kind != 'n' {
+			q.Stream = p.flag(s, n, kind)
+		}
+	case askUsage:
+		q.AsksUsage = p.flag(s, n, kind)
+	case askOptions:
+		if kind != 'n' {
+			p.fail(s, "%s is no object", n.Key)
+		}
+	case askMaxOutput:
+		p.caps[min(n.Order, maxCaps)-1] = p.limit(s, n, kind)
+	case askChoices:
+		q.Choices = max(q.Choices, p.count(s, n, kind, maxChoices))
+	default:
+		p.prompt(s, n, kind)
+	}
+}
+
+// piece weighs a piece of a string.
+func (p *requestParser) piece(n *node, b []byte) {
+	switch n.Role {
+	case readText, readTokens, readRaw:
+		p.request.weight.add(b)
+	case readSourceData:
+		p.sources[len(p.sources)-1].data.add(b)
+	}
+}
+
+// prompt counts a value that the model reads, or that tells how.
+func (p *requestParser) prompt(s *jsonscan.Scanner, n *node, kind byte) {
+	q := &p.request
+	switch {
+	case n.Role == readTokens && kind == '0':
+		q.PromptBytes += s.Size()
+		q.weight.sum += weightOfToken
+		return
+	case kind != '"':
+		return
+	}
+	switch n.Role {
+	case askLabel:
+		q.Labels = withLabel(q.Labels, n.Name, s.Text())
+	case askEffort:
+		q.Effort = strings.ToLower(string(s.Text()))
+	case askImageModel:
+		q.ImageModel = string(s.Text())
+	case readText, readTokens, readRaw:
+		q.PromptBytes += s.Size()
+		q.weight.end()
+	case readFile:
+		if s.Size() > 0 {
+			q.Files++
+		}
+	case readSourceType:
+		at := &p.sources[s.Depth()]
+		if string(s.Text()) == "base64" {
+			at.base64 = true
+		} else {
+			at.other = true
+		}
+	case readSourceData:
+		// The pieces are weighed in the last place, because a piece does not know its depth.
+		at, data := &p.sources[s.Depth()], &p.sources[len(p.sources)-1].data
+		data.end()
+		at.size += s.Size()
+		at.data.sum += data.sum
+		*data = weight{}
+	}
+}

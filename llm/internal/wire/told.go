@@ -1,0 +1,158 @@
+package wire
+
+import "github.com/headgate/headgate/llm/internal/jsonscan"
+
+// Roles in a response.
+const (
+	_             jsonscan.Role = iota
+	tellDocument                // an element of an array of documents
+	tellText                    // strings are text that the model wrote
+	tellType                    // the type of the event
+	tellModel                   // that served
+	tellSequence                // the number of the event
+	tellError                   // anything other than null
+	tellErrorCode               // a number other than 0
+	tellChoices                 // the array of choices
+	tellChoice                  // one of them
+	tellFinish                  // a string says that the choice has ended
+	tellStop                    // the reason: refusal
+	tellDone                    // true: the end
+	tellObject                  // error: vLLM's old word for a failure
+	tellUsage                   // the object of a usage at the top
+	tellLabel                   // a string that decides the price
+	tellUnit                    // a number of pieces
+	tellMilli                   // a number whose thousandth parts are pieces
+	tellMilliElse               // the same, if neither that piece nor tokens are stated
+	tellEach                    // each element is a piece
+	tellOnce                    // an array that is one piece if it has an element
+	tellCost                    // dollars
+	tellUpstream                // dollars that come on top if tellOwnKey is true
+	tellOwnKey
+	tellTicks // 10^10 are a dollar
+
+	tellEntry // an object with numbers of its own; its name says of what
+	tellEntryKind
+	tellEntryModel
+	tellEntryCount
+	tellAction    // of a tool: search
+	tellContainer // that a tool ran in
+	tellItems     // the array of all items
+
+	tellNumbers // the first of the numbers of a usage; see count
+)
+
+// told has the meanings of a response.
+var told = map[string]jsonscan.Role{
+	"text":            tellText,
+	"type":            tellType,
+	"model":           tellModel,
+	"sequence":        tellSequence,
+	"error":           tellError,
+	"error_code":      tellErrorCode,
+	"choices":         tellChoices,
+	"choice":          tellChoice,
+	"finish":          tellFinish,
+	"stop":            tellStop,
+	"done":            tellDone,
+	"object":          tellObject,
+	"usage":           tellUsage,
+	"label:":          tellLabel,
+	"unit:":           tellUnit,
+	"milli:":          tellMilli,
+	"milli_else:":     tellMilliElse,
+	"each:":           tellEach,
+	"once:":           tellOnce,
+	"cost":            tellCost,
+	"cost_upstream":   tellUpstream,
+	"cost_own_key":    tellOwnKey,
+	"cost_ticks":      tellTicks,
+	"entry:":          tellEntry,
+	"entry_kind":      tellEntryKind,
+	"entry_model":     tellEntryModel,
+	"entry_count":     tellEntryCount,
+	"entry_action":    tellAction,
+	"entry_container": tellContainer,
+	"items":           tellItems,
+
+	"input":             numberRole(inputCount),
+	"input_beside":      numberRole(besideInputCount),
+	"output":            numberRole(outputCount),
+	"input_else":        numberRole(elseInputCount),
+	"cache_read_else":   numberRole(elseReadCount),
+	"output_else":       numberRole(elseOutputCount),
+	"total":             numberRole(totalCount),
+	"cache_read":        numberRole(readCount),
+	"cache_write":       numberRole(writeCount),
+	"cache_write_short": numberRole(shortCount),
+	"cache_write_long":  numberRole(longCount),
+	"audio_in":          numberRole(audioInCount),
+	"image_in":          numberRole(imageInCount),
+	"audio_out":         numberRole(audioOutCount),
+	"image_out":         numberRole(imageOutCount),
+	"text_out":          numberRole(textOutCount),
+	"reasoning":         numberRole(reasoningCount),
+	"reasoning_beside":  numberRole(besideReasoningCount),
+}
+
+func numberRole(c count) jsonscan.Role { return tellNumbers + jsonscan.Role(c) }
+
+// usagePlaces are the objects in which servers state a usage, and nowhere deeper: what stands in
+// other places repeats it.
+const usagePlaces = "{,response.,message.,delta.,metadata.,meta.,choices[].,x_groq.}usage"
+
+// numbersAt has the names of the numbers that servers of OpenAI's and Anthropic's formats state in
+// a usage at some paths.
+func numbersAt(at string) map[string]string {
+	in := at + ".{prompt_tokens_details,input_tokens_details,input_token_details}"
+	out := at + ".{completion_tokens_details,output_tokens_details}"
+	written := "{" + in + "," + at + "}.cache_creation"
+	return map[string]string{
+		"input": at + ".{prompt_tokens,input_tokens}",
+		"cache_read": in + ".cached_tokens " + // DeepSeek's hits are the same tokens
+			at + ".{cached_tokens,prompt_cache_hit_tokens,cache_read_input_tokens}",
+		"cache_write": in + ".{cache_write_tokens,cache_creation_input_tokens} " +
+			at + ".cache_creation_input_tokens",
+		"cache_write_short": in + ".cache_write_tokens_details.ttl_30m_tokens " +
+			written + ".ephemeral_5m_input_tokens",
+		"cache_write_long": in + ".cache_write_tokens_details.ttl_12h_tokens " +
+			written + ".ephemeral_1h_input_tokens",
+		"audio_in":         in + ".audio_tokens",
+		"image_in":         in + ".image_tokens",
+		"output":           at + ".{completion_tokens,output_tokens}",
+		"audio_out":        out + ".audio_tokens",
+		"image_out":        out + ".image_tokens",
+		"text_out":         out + ".text_tokens",
+		"reasoning":        out + ".{reasoning_tokens,thinking_tokens}",
+		"reasoning_beside": at + ".reasoning_tokens", // Perplexity's, outside the total too
+		"total":            at + ".total_tokens",
+	}
+}
+
+// usageAt has the numbers of a usage at some paths, and what else those servers state of the price.
+func usageAt(at string) map[string]string {
+	calls := at + ".server_side_tool_usage_details" // xAI's
+	return with(numbersAt(at), map[string]string{
+		"model": "{,response.,message.}model",
+
+		"unit:web_search": at + ".{server_tool_use,server_tool_use_details}.web_search_requests " +
+			at + ".num_search_queries " + calls + ".web_search_calls",
+		"unit:web_fetch":        at + ".server_tool_use.web_fetch_requests",
+		"unit:x_search":         calls + ".x_search_calls",
+		"unit:source":           at + ".num_sources_used", // of xAI's old search
+		"milli:audio_ms":        at + ".prompt_audio_seconds",
+		"unit:file_search":      calls + ".file_search_calls",
+		"unit:document_search":  calls + ".document_search_calls",
+		"unit:code_interpreter": calls + ".code_interpreter_calls",
+		"unit:image_generation": calls + ".image_generation_calls",
+		"unit:citation_tokens":  at + ".citation_tokens",
+
+		"label:service_tier": "{,response.}service_tier " + at + ".service_tier",
+		"label:speed":        at + ".speed",
+		"label:geo":          at + ".inference_geo",
+
+		"cost":          at + ".{cost,cost.total_cost}",
+		"cost_upstream": at + ".cost_details.upstream_inference_cost",
+		"cost_own_key":  at + ".is_byok",
+		"cost_ticks":    at + ".cost_in_usd_ticks",
+	})
+}

@@ -1,0 +1,190 @@
+package wire
+
+import "github.com/headgate/headgate/llm/internal/jsonscan"
+
+// Key implements jsonscan.Visitor. No node of a response asks for keys.
+func (r *reader) Key(*jsonscan.Scanner, *node) {}
+
+// Begin implements jsonscan.Visitor.
+func (r *reader) Begin(_ *jsonscan.Scanner, n *node, kind byte) {
+	e := &r.event
+	switch n.Role {
+	case tellUsage:
+		e.usage = e.usage || kind == '{'
+	case tellChoices:
+		e.choices = kind == '['
+	case tellChoice:
+		e.choice = true
+	case tellError:
+		e.fault = true
+	case tellItems:
+		e.bill.listed = true
+	case tellOnce:
+		r.once = n.Name
+	case tellEach:
+		r.each(n)
+	case tellEntry:
+		r.entry = entry{of: n.Name}
+	}
+}
+
+// End implements jsonscan.Visitor.
+func (r *reader) End(s *jsonscan.Scanner, n *node) {
+	switch {
+	case s.Depth() == 1:
+		r.endDocument()
+	case n.Role == tellDocument: // an element of an array of documents
+		r.commit(true)
+		r.event.said = said{}
+	case n.Role == tellEntry:
+		r.endEntry()
+		r.entry = entry{}
+	}
+}
+
+// Scalar implements jsonscan.Visitor.
+func (r *reader) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
+	if s.Depth() == 0 {
+		r.endDocument()
+	}
+	e := &r.event
+	switch kind {
+	case '"':
+		r.text(s, n)
+	case '0':
+		r.number(s.Text(), n)
+	case 't':
+		e.done = e.done || n.Role == tellDone
+		e.bill.ownKey = e.bill.ownKey || n.Role == tellOwnKey
+	}
+	switch n.Role {
+	case tellError:
+		e.fault = e.fault || kind != 'n'
+	case tellChoice:
+		e.choice = true
+	case tellEach:
+		r.each(n)
+	}
+}
+
+// text reads a string.
+func (r *reader) text(s *jsonscan.Scanner, n *node) {
+	e := &r.event
+	switch n.Role {
+	case tellText:
+		e.text += s.Size()
+	case tellType:
+		if s.Whole() {
+			e.kind = r.format.events[string(s.Text())]
+		}
+	case tellFinish:
+		e.finish = true
+	case tellStop:
+		e.refusal = e.refusal || string(s.Text()) == "refusal"
+	case tellObject:
+		e.fault = e.fault || string(s.Text()) == "error"
+	case tellModel:
+		if len(s.Text()) > 0 && string(s.Text()) != r.found.Model {
+			r.found.Model = string(s.Text())
+		}
+	case tellLabel:
+		r.found.Labels = withLabel(r.found.Labels, n.Name, s.Text())
+	default:
+		r.entry.text(s.Text(), n.Role)
+	}
+}
+
+// number reads a number.
+func (r *reader) number(text []byte, n *node) {
+	b := &r.event.bill
+	switch n.Role {
+	case tellErrorCode:
+		r.event.fault = r.event.fault || string(text) != "0"
+	case tellCost, tellUpstream, tellTicks:
+		r.money(text, n.Role)
+	case tellMilli, tellMilliElse:
+		r.thousandths(text, n)
+	default:
+		tokens, ok := tokensOf(text)
+		switch {
+		case !ok:
+		case n.Role == tellSequence:
+			r.next = tokens + 1
+		case n.Role == tellUnit:
+			if u := b.unit(n.Name); u != nil {
+				u.n = tokens
+			}
+		case n.Role == tellEntryCount:
+			r.entry.n = tokens
+		case n.Role < tellNumbers:
+		case r.entry.of != "":
+			r.entry.counts.set(count(n.Role-tellNumbers), tokens)
+		default:
+			r.event.counts.set(count(n.Role-tellNumbers), tokens)
+		}
+	}
+}
+
+// thousandths reads a number whose thousandth parts are pieces.
+func (r *reader) thousandths(text []byte, n *node) {
+	pieces, ok := picoOf(text, 1000)
+	b := &r.event.bill
+	switch {
+	case !ok:
+	case n.Role == tellMilliElse:
+		b.otherwise = unit{n.Name, pieces}
+	default:
+		if u := b.unit(n.Name); u != nil {
+			u.n = pieces
+		}
+	}
+}
+
+// money reads an amount.
+func (r *reader) money(text []byte, role jsonscan.Role) {
+	const dollar, tick = 1_000_000_000_000, 100
+	factor := int64(dollar)
+	if role == tellTicks {
+		factor = tick
+	}
+	n, ok := picoOf(text, factor)
+	if !ok {
+		return
+	}
+	b := &r.event.bill
+	if role == tellUpstream {
+		b.upstream = n
+		return
+	}
+	b.cost, b.costed = n, true
+}
+
+// each counts a piece, and the array that it stands in.
+func (r *reader) each(n *node) {
+	b := &r.event.bill
+	if u := b.unit(n.Name); u != nil {
+		u.n++
+	}
+	if r.once == "" {
+		return
+	}
+	if u := b.unit(r.once); u != nil {
+		u.n = 1
+	}
+}
+
+// endDocument ends a response that is one JSON document, or one document of several. Bytes after it
+// break the response, but do not undo what the document said.
+func (r *reader) endDocument() {
+	switch r.framing {
+	case documentFraming:
+		if r.priced && !r.found.Stated.Known { // that of a stream is stated before its output is known
+			r.found.Stated = Money{Known: true, Pico: r.price}
+		}
+		r.found.Complete = true
+		r.commit(true)
+	case lineFraming:
+		r.commit(true)
+		r.event, r.entry = event{}, entry{}
+	}
+}

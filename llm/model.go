@@ -1,0 +1,52 @@
+package llm
+
+import "github.com/headgate/headgate/llm/internal/wire"
+
+// Model is what the tokens of a model count.
+type Model struct {
+	// Weights are the units of one token under the budgets of tokens, such as an Output of 4 for
+	// output that counts four times. The zero value is 1 for each kind.
+	Weights Weights
+	// Tariff is what a request costs under the budgets of money, which require it.
+	Tariff Tariff
+	// MaxOutput replaces Config.MaxOutput. It is at most 1e9. Zero keeps Config.MaxOutput.
+	MaxOutput int64
+}
+
+func (m *Model) check(at string, money bool, fault func(string, ...any)) {
+	m.Weights.check(at+".Weights", fault)
+	m.Tariff.check(at+".Tariff", fault)
+	if money && m.Tariff.isZero() {
+		fault("%s has no Tariff, and a budget counts money: set its Price, or Free prices", at)
+	}
+	if m.MaxOutput < 0 || m.MaxOutput > wire.MaxCount {
+		fault("%s.MaxOutput is %d: it must be between 0 and %d", at, m.MaxOutput, wire.MaxCount)
+	}
+}
+
+// UnknownModel decides about a request for a model that is not in Config.Models.
+type UnknownModel uint8
+
+const (
+	// UnknownModelRefuse refuses it with 404.
+	UnknownModelRefuse UnknownModel = iota
+	// UnknownModelDearest admits it. Each kind of token, unit and label counts under each budget as
+	// that of the model for which it is the dearest.
+	UnknownModelDearest
+)
+
+// String returns "refuse" or "dearest".
+func (u UnknownModel) String() string { return nameOf([]string{"refuse", "dearest"}, int(u)) }
+
+// StatedCost decides about a bill that the server states, as OpenRouter, xAI and Perplexity do.
+type StatedCost uint8
+
+const (
+	// StatedCostIgnore charges the Tariff.
+	StatedCostIgnore StatedCost = iota
+	// StatedCostTrust charges what the server states, rounded up, in place of the Tariff.
+	StatedCostTrust
+)
+
+// String returns "ignore" or "trust".
+func (s StatedCost) String() string { return nameOf([]string{"ignore", "trust"}, int(s)) }

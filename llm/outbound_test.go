@@ -1,0 +1,395 @@
+package llm_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/provider"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/llm"
+	"github.com/headgate/headgate/outbound"
+)
+
+// client is a client of a server under a budget of tokens or money.
+type client struct {
+	*testing.T
+	gate   *core.Gate
+	budget *core.Policy
+	rt     http.RoundTripper
+	url    string
+}
+
+func newClient(t *testing.T, unit core.Unit, cfg llm.OutboundConfig, server http.Handler) *client {
+	t.Helper()
+	meter, err := llm.NewOutbound(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &client{T: t, gate: gatetest.Memory(t, core.Config{}), budget: policy("budget", unit, 1e9)}
+	s := httptest.NewServer(server)
+	t.Cleanup(s.Close)
+	base := &http.Transport{}
+	t.Cleanup(base.CloseIdleConnections)
+	c.url = s.URL
+	c.rt, err = outbound.New(outbound.Config{Base: base, Gate: c.gate, Meter: meter,
+		Rules: []outbound.Rule{{Policy: c.budget, Key: outbound.ByHost}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *client) post(ctx context.Context, path, body string, header ...string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, strings.NewReader(body))
+	if err != nil {
+		c.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return c.rt.RoundTrip(r)
+}
+
+// used returns what is used of the budget, held or settled.
+func (c *client) used() int64 {
+	c.Helper()
+	r, _ := http.NewRequest(http.MethodPost, c.url, nil)
+	key, err := outbound.ByHost(r)
+	if err != nil {
+		c.Fatal(err)
+	}
+	d, err := c.gate.Peek(c.Context(), core.Charge{Policy: c.budget, Key: key})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return d.At(0).Used
+}
+
+// wantUsed waits until the budget counts that much, because the Transport settles in the background.
+func (c *client) wantUsed(what string, want int64) {
+	c.Helper()
+	gatetest.Eventually(c.T, fmt.Sprintf("%s: used %d, want %d", what, c.used(), want), func() bool { return c.used() == want })
+}
+
+// A client under a budget counts of every recorded response what the script expects, and gets the
+// body as it is.
+func TestOutboundCases(t *testing.T) {
+	for _, c := range llmCases(t) {
+		t.Run(filepath.Base(c.dir), func(t *testing.T) {
+			for _, zip := range []bool{false, true} {
+				seed := rand.Uint64()
+				t.Logf("gzip %v, seed %d", zip, seed)
+				maps.DeleteFunc(c.header, func(name string, _ []string) bool { // it would lower the budget
+					return strings.Contains(name, "Ratelimit")
+				})
+				client := newClient(t, core.UnitTokens, llm.OutboundConfig{}, c.answer(len(c.body), zip, rand.New(rand.NewPCG(seed, 0))))
+				res, err := client.post(t.Context(), c.path, c.ask, "Content-Type", c.contentType)
+				if c.Outcome == "other" { // not measured
+					if err == nil {
+						res.Body.Close()
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if body := read(t, res); body != string(c.shown()) {
+					t.Errorf("the caller got\n%s", body)
+				}
+				want := c.Usage.with(c.OfWhich.Reasoning).Total()
+				for _, o := range c.Also {
+					want += o.Usage.with(o.OfWhich.Reasoning).Total()
+				}
+				switch c.Outcome {
+				case "reported", "failed":
+					client.wantUsed(c.Outcome, want)
+				default: // some of it is estimated
+					gatetest.Eventually(t, c.Outcome, func() bool { return client.used() >= want })
+				}
+			}
+		})
+	}
+}
+
+const chatOf = `{"model":"m","max_tokens":%d,"messages":[{"role":"user","content":"hello there"}]%s}`
+
+// What has no usage counts as its estimate or as what was seen, and what was refused as nothing.
+func TestOutboundEndings(t *testing.T) {
+	var answer atomic.Value
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer.Load().(func(http.ResponseWriter, *http.Request))(w, r)
+	})
+	set := func(f func(http.ResponseWriter, *http.Request)) { answer.Store(f) }
+	c := newClient(t, core.UnitTokens, llm.OutboundConfig{}, handler)
+	total := int64(0)
+	do := func(what string, body string, counts int64) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		res, err := c.post(ctx, "/v1/chat/completions", body)
+		if err == nil {
+			_, _ = io.CopyN(io.Discard, res.Body, 10)
+			cancel()
+			res.Body.Close()
+		}
+		cancel()
+		total += counts
+		c.wantUsed(what, total)
+	}
+	const prompt = 4 // "user" and "hello there"
+	set(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) })
+	do("refused", fmt.Sprintf(chatOf, 50, ""), 0)
+	time.Sleep(1100 * time.Millisecond) // the cooldown of a refusal that tells nothing
+	set(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	do("no response", fmt.Sprintf(chatOf, 50, ""), prompt+50)
+	set(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"hi"}}]}`)
+	})
+	do("broken off by the caller", fmt.Sprintf(chatOf, 50, ""), prompt)
+	set(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if !strings.Contains(string(body), `"include_usage":true`) {
+			t.Errorf("sent %s", body)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, `data: {"choices":[{"delta":{"content":"hello"}}]}`+"\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	do("a stream, broken off", fmt.Sprintf(chatOf, 50, `,"stream":true`), prompt+2)
+}
+
+// A second sending that breaks off keeps its estimate, and the refusal before it counts nothing.
+func TestOutboundRetryWithoutAResponse(t *testing.T) {
+	var sent atomic.Int64
+	c := newClient(t, core.UnitTokens, llm.OutboundConfig{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if sent.Add(1) > 1 {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Retry-After-Ms", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	settled := make(chan error, 2)
+	c.gate = gatetest.Memory(t, core.Config{Observe: func(_ context.Context, e core.Event) {
+		if e, ok := e.(*core.ReservationEvent); ok {
+			settled <- e.Err
+		}
+	}})
+	meter, err := llm.NewOutbound(llm.OutboundConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := &http.Transport{}
+	t.Cleanup(base.CloseIdleConnections)
+	c.rt, err = outbound.New(outbound.Config{
+		Base: base, Gate: c.gate, Meter: meter, MaxWait: time.Minute, Retry: outbound.Retry{Max: 1},
+		Rules: []outbound.Rule{{Policy: c.budget, Key: outbound.ByHost}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := c.post(t.Context(), "/v1/chat/completions", fmt.Sprintf(chatOf, 50, "")); err == nil {
+		t.Error(res.Status)
+	}
+	for range 2 {
+		if err := <-settled; err != nil {
+			t.Error(err)
+		}
+	}
+	if n, used := sent.Load(), c.used(); n != 2 || used != 4+50 {
+		t.Errorf("sent %d times, %d tokens used", n, used)
+	}
+}
+
+// The chunk that the server adds for the usage is hidden from a caller that did not ask for it.
+func TestOutboundHidesUsage(t *testing.T) {
+	p := provider.New(provider.Config{Usage: func(provider.Request) (int64, int64) { return 11, 22 }})
+	for _, c := range []struct {
+		cfg    llm.OutboundConfig
+		stream string
+		shows  bool
+		counts int64
+	}{
+		{llm.OutboundConfig{}, `,"stream":true`, false, 33},
+		{llm.OutboundConfig{}, `,"stream":true,"stream_options":{"include_usage":true}`, true, 33},
+		{llm.OutboundConfig{KeepBody: true}, `,"stream":true`, true, 33}, // this server states it always
+		{llm.OutboundConfig{CountsCap: true}, `,"stream":true`, false, 4 + 50},
+	} {
+		client := newClient(t, core.UnitTokens, c.cfg, p)
+		res, err := client.post(t.Context(), "/v1/chat/completions", fmt.Sprintf(chatOf, 50, c.stream))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body := read(t, res); strings.Contains(body, "usage") != c.shows || !strings.HasSuffix(body, "data: [DONE]\n\n") {
+			t.Errorf("%+v: %s", c.cfg, body)
+		}
+		client.wantUsed(c.stream, c.counts)
+	}
+}
+
+// Money counts by the tariff, and input and output tokens each by their own unit.
+func TestOutboundUnits(t *testing.T) {
+	p := provider.New(provider.Config{Usage: func(provider.Request) (int64, int64) { return 1000, 200 }})
+	models := map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: llm.Price{Input: 3_000_000, Output: 15_000_000}}}}
+	for unit, want := range map[core.Unit]int64{
+		core.UnitTokens: 1200, core.UnitInputTokens: 1000, core.UnitOutputTokens: 200, core.UnitMicroDollars: 3000 + 3000,
+	} {
+		for _, path := range []string{"/v1/chat/completions", "/v1/messages"} {
+			c := newClient(t, unit, llm.OutboundConfig{Models: models}, p)
+			res, err := c.post(t.Context(), path, fmt.Sprintf(chatOf, 50, ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = read(t, res)
+			c.wantUsed(path, want)
+		}
+	}
+}
+
+// A body that cannot be measured fails before it is sent, and what is no request to a model passes.
+func TestOutboundBodies(t *testing.T) {
+	var sent atomic.Int64
+	c := newClient(t, core.UnitTokens, llm.OutboundConfig{MaxBody: 1000}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		if n != r.ContentLength {
+			t.Errorf("sent %d bytes of %d", n, r.ContentLength)
+		}
+		sent.Add(1)
+	}))
+	for name, body := range map[string]string{
+		"too long": `{"model":"` + strings.Repeat("m", 1000) + `"}`, "no JSON": "model", "no model": `{}`, "twice": `{"model":"a","model":"b"}`, "empty": "",
+	} {
+		if _, err := c.post(t.Context(), "/v1/chat/completions", body); !errors.Is(err, llm.ErrRequest) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := c.post(t.Context(), "/v1/chat/completions", fmt.Sprintf(chatOf, 5, ""), "Content-Encoding", "br"); !errors.Is(err, llm.ErrRequest) {
+		t.Errorf("encoded: %v", err)
+	}
+	if n := sent.Load(); n > 0 {
+		t.Errorf("%d were sent", n)
+	}
+	for _, path := range []string{"/v1/models", "/v1/messages/count_tokens"} {
+		res, err := c.post(t.Context(), path, "anything")
+		if err != nil {
+			t.Fatal(path, err)
+		}
+		res.Body.Close()
+	}
+	if _, err := llm.NewOutbound(llm.OutboundConfig{MaxBody: -1, MaxOutput: 1e10, StatedCost: 9, Formats: make([]llm.Format, 1),
+		Models: map[string]llm.Model{"m": {MaxOutput: -1}}}); err == nil ||
+		strings.Count(err.Error(), "llm: OutboundConfig.") != 5 {
+		t.Errorf("%v", err)
+	}
+}
+
+// Two replicas keep the tokens a minute of a provider that counts them exactly: it refuses nothing.
+func TestOutboundKeepsTokensOfProvider(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		const perSecond = 1500 // and the provider bears a request that is late by most of a second
+		p := provider.New(provider.Config{
+			Form:   provider.OpenAI,
+			Limits: []provider.Limit{{Unit: provider.Tokens, N: perSecond, Per: time.Second, Burst: perSecond}},
+			Usage:  func(q provider.Request) (int64, int64) { return 4, q.MaxTokens },
+		})
+		server := httptest.NewServer(p)
+		defer server.Close()
+		base := &http.Transport{MaxIdleConnsPerHost: 64}
+		defer base.CloseIdleConnections()
+		var replicas []*outbound.Transport
+		for range 2 {
+			meter, err := llm.NewOutbound(llm.OutboundConfig{CountsCap: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := gatetest.Redis(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: gatetest.LongTimeout})
+			tr, err := outbound.New(outbound.Config{Base: base, Gate: g, Meter: meter, MaxWait: time.Minute, Rules: []outbound.Rule{{
+				Policy: gatetest.Policy(t, core.PolicyConfig{Name: "tokens", Unit: core.UnitTokens,
+					Algorithm: core.TokenBucket{Rate: perSecond, Per: time.Second, Burst: 100}}),
+				Key: outbound.ByModel, Clamp: true,
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			replicas = append(replicas, tr)
+		}
+		const requests = 60
+		start := time.Now()
+		errs := make(chan error, requests)
+		for i := range requests {
+			go func() {
+				body := bytes.NewReader([]byte(fmt.Sprintf(chatOf, 60, "")))
+				r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/chat/completions", body)
+				res, err := replicas[i%2].RoundTrip(r)
+				if err == nil {
+					_, err = io.Copy(io.Discard, res.Body)
+					res.Body.Close()
+				}
+				errs <- err
+			}()
+		}
+		for range requests {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		n := p.Counts()
+		if n.Refused > 0 || n.Accepted != requests {
+			t.Errorf("%+v", n)
+		}
+		t.Logf("%d tokens at %d a second in %v", n.Tokens, perSecond, time.Since(start))
+	})
+}
+
+// A Pool whose first upstream is busy sends the second one what it would have got alone.
+func TestOutboundHidesUsageOfThePoolsNextUpstream(t *testing.T) {
+	p := provider.New(provider.Config{Usage: func(provider.Request) (int64, int64) { return 11, 22 }})
+	server := httptest.NewServer(p)
+	t.Cleanup(server.Close)
+	base := &http.Transport{}
+	t.Cleanup(base.CloseIdleConnections)
+	gate := gatetest.Memory(t, core.Config{})
+	var upstreams []outbound.Upstream
+	for i, limit := range []int64{1, 1e9} {
+		meter, err := llm.NewOutbound(llm.OutboundConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := string(rune('a' + i))
+		tr, err := outbound.New(outbound.Config{Base: base, Gate: gate, Meter: meter,
+			Rules: []outbound.Rule{{Policy: policy(name, core.UnitTokens, limit), Key: outbound.ByHost}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		upstreams = append(upstreams, outbound.Upstream{Name: name, Transport: tr})
+	}
+	pool, err := outbound.NewPool(outbound.PoolConfig{Upstreams: upstreams})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := fmt.Sprintf(chatOf, 50, `,"stream":true`)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/chat/completions", strings.NewReader(ask))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := pool.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body := read(t, res); strings.Contains(body, "usage") || !strings.HasSuffix(body, "data: [DONE]\n\n") {
+		t.Errorf("the caller got %s", body)
+	}
+}

@@ -1,0 +1,122 @@
+package llm
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/headgate/headgate/llm/internal/pricefile"
+)
+
+// priceList is the models of all price files.
+type priceList struct {
+	models  map[string]*Model // by provider/name, and by names that one provider uses
+	matches []priceEntry      // those that go by further names
+	unclear map[string]bool   // names that several providers use for different prices
+	unread  []string
+
+	mu    sync.Mutex
+	known map[string]*Model // by further names that were asked for; nil is unknown
+}
+
+// maxKnown bounds the further names that a list remembers. Clients may invent any number of them.
+const maxKnown = 4096
+
+type priceEntry struct {
+	rank  int // of the provider
+	match func(string) bool
+	model *Model
+	name  string
+}
+
+func newPriceList(files []pricefile.File, providers []string) *priceList {
+	l := &priceList{
+		models: make(map[string]*Model), known: make(map[string]*Model),
+		unclear: make(map[string]bool),
+	}
+	aliases := make(map[string][]priceEntry)
+	for _, f := range files {
+		l.unread = append(l.unread, f.Unread...)
+		for _, e := range f.Entries {
+			rank := slices.Index(providers, e.Provider)
+			if rank < 0 && providers != nil {
+				continue
+			}
+			entry := priceEntry{rank, e.Match, modelFrom(e.Model), e.Name}
+			l.models[e.Name] = entry.model
+			if e.Alias != "" && e.Alias != e.Name {
+				aliases[e.Alias] = append(aliases[e.Alias], entry)
+			}
+			if e.Match != nil {
+				l.matches = append(l.matches, entry)
+			}
+		}
+	}
+	for alias, entries := range aliases {
+		if l.models[alias] != nil {
+			continue // it is the only name of another one
+		}
+		if m := preferred(entries); m != nil {
+			l.models[alias] = m
+		} else {
+			l.unclear[alias] = true
+			l.unread = append(l.unread, fmt.Sprintf("%s: name is used by %s and others for different "+
+				"prices: it is unknown, unless Providers decides", alias, entries[0].name))
+		}
+	}
+	slices.Sort(l.unread)
+	return l
+}
+
+// preferred returns the model of the entries of the lowest rank, or nil if they differ.
+func preferred(entries []priceEntry) *Model {
+	lowest := slices.MinFunc(entries, func(a, b priceEntry) int { return cmp.Compare(a.rank, b.rank) })
+	for _, e := range entries {
+		if e.rank == lowest.rank && !reflect.DeepEqual(e.model, lowest.model) {
+			return nil
+		}
+	}
+	return lowest.model
+}
+
+// find returns the model of a name, or nil.
+func (l *priceList) find(name string) *Model {
+	if m := l.models[name]; m != nil || l.unclear[name] || len(l.matches) == 0 {
+		return m
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m, ok := l.known[name]
+	if ok {
+		return m
+	}
+	var found []priceEntry
+	lower := strings.ToLower(name)
+	for _, e := range l.matches {
+		if e.match(lower) {
+			found = append(found, e)
+		}
+	}
+	if len(found) > 0 {
+		m = preferred(found)
+	}
+	if len(l.known) >= maxKnown {
+		clear(l.known)
+	}
+	l.known[strings.Clone(name)] = m
+	return m
+}
+
+// modelFrom returns the model of a price file.
+func modelFrom(m pricefile.Model) *Model {
+	model := &Model{MaxOutput: m.MaxOutput, Tariff: Tariff{
+		Price: Price(m.Price), Units: m.Units, Factors: m.Factors,
+	}}
+	for _, s := range m.Steps {
+		model.Tariff.Steps = append(model.Tariff.Steps, Step{s.From, Price(s.Price)})
+	}
+	return model
+}

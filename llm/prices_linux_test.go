@@ -1,0 +1,36 @@
+package llm_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/llm"
+)
+
+// A file of prices whose read hangs does not keep Close. A Reload waits for it, until Close.
+func TestPricesOfHangingFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "prices.json")
+	text := `{"m": {"litellm_provider": "p", "mode": "chat", "input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	prices, err := llm.LoadPrices(llm.PricesConfig{Paths: []string{path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hanging := gatetest.Hang(t, path)
+	hanging.Write("\n")
+	hanging.AwaitOpen()
+	reloaded := make(chan error)
+	go func() { reloaded <- prices.Reload() }()
+	hanging.Returns("Close", prices.Close)
+	if err := <-reloaded; err == nil {
+		t.Error("Reload reads a file that hangs")
+	}
+	if _, ok := prices.Model("m"); !ok {
+		t.Error("the prices are gone")
+	}
+}

@@ -1,0 +1,361 @@
+package llm_test
+
+import (
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/llm"
+)
+
+// small is a stream with an estimate of 3 tokens of input and 5 of output.
+const small = `{"model":"m","stream":true,"max_tokens":5,"messages":[{"role":"user","content":"abcdefgh"}]}`
+
+// A stream that outgrows its estimate is charged while it runs, and settled to the token.
+func TestRunningCharges(t *testing.T) {
+	for _, every := range []int64{1, 4, 1000} {
+		r := newRig(t, core.UnitTokens, 10_000, func(cfg *llm.Config) { cfg.ChargeEvery = every })
+		resume, goOn := make(chan struct{}), make(chan struct{})
+		r.answer = events(5, func(w http.ResponseWriter, q *http.Request) {
+			<-resume
+			events(1, nil)(w, q)
+			<-goOn
+			chat(7, 20)(w, q)
+		})
+		response := r.post(chatPath, small)
+		next := func(n int) {
+			if _, err := io.ReadFull(response.Body, make([]byte, n*len(word))); err != nil {
+				t.Error(err)
+			}
+		}
+		if next(5); r.used() != 8 {
+			t.Errorf("%d tokens are used within the estimate", r.used())
+		}
+		close(resume)
+		next(1)
+		// The charge follows its event.
+		for used := r.used(); used != 8+every; used = r.used() {
+			if used != 8 {
+				t.Fatalf("%d tokens are used beyond the estimate", used)
+			}
+		}
+		close(goOn)
+		read(t, response)
+		if report := r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 20}, 27); report.Indebted {
+			t.Error("it is indebted")
+		}
+	}
+}
+
+// What every budget counts is settled to the token, whatever running charges there were and
+// whatever the response states at the end.
+func TestRunningChargesAreSettled(t *testing.T) {
+	for _, c := range []struct{ input, stated int64 }{{7, 40}, {7, 1}, {100, 40}, {100, 500}} {
+		in, out := policy("in", core.UnitInputTokens, 10_000), policy("out", core.UnitOutputTokens, 10_000)
+		money := policy("money", core.UnitMicroDollars, 10_000)
+		r := newRig(t, core.UnitTokens, 10_000, func(cfg *llm.Config) {
+			cfg.ChargeEvery = 3
+			cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: llm.Price{Input: 100_000, Output: 300_001}}}}
+			for _, p := range []*core.Policy{in, out, money} {
+				cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: p, Key: tenant})
+			}
+		})
+		r.answer = events(40, func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, usageChunk+"data: [DONE]\n\n", c.input, c.stated)
+		})
+		read(t, r.post(chatPath, small))
+		r.want(llm.OutcomeReported, llm.Usage{Input: c.input, Output: c.stated}, c.input+c.stated)
+		price := (c.input*100_000 + c.stated*300_001 + 999_999) / 1_000_000
+		if a, b, d := r.usedOf(in), r.usedOf(out), r.usedOf(money); a != c.input || b != c.stated ||
+			d != price {
+			t.Errorf("%d in, %d out, %d micro-dollars, want %d, %d and %d", a, b, d, c.input,
+				c.stated, price)
+		}
+	}
+}
+
+// A request that a guard lets pass without limits is not charged while it runs either.
+func TestExemptRequestIsNotCharged(t *testing.T) {
+	for name, change := range map[string]func(*nethttp.Config){
+		"Skip": func(cfg *nethttp.Config) { cfg.Skip = func(*http.Request) bool { return true } },
+	} {
+		r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) {
+			cfg.ChargeEvery, cfg.Overrun = 1, llm.OverrunEnd
+			change(&cfg.Guard)
+		})
+		r.answer = chat(7, 20)
+		outer := core.Must(nethttp.Limit(r.gate, "outer", core.PerMinute(9), tenant))
+		r.serve(outer.Handler(r.meter.Handler(proxyTo(t, r.upstream))))
+		if body := read(t, r.post(chatPath, small)); strings.Count(body, "word") != 20 {
+			t.Errorf("%s: %s", name, body)
+		}
+		r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 20}, 0)
+	}
+}
+
+// With OverrunDebt a stream goes on without room, and later requests wait for its debt.
+func TestOverrunDebt(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) { cfg.ChargeEvery = 2 })
+	goOn := make(chan struct{})
+	r.answer = events(9, func(w http.ResponseWriter, q *http.Request) {
+		<-goOn
+		chat(3, 12)(w, q)
+	})
+	response := r.post(chatPath, small)
+	if _, err := io.ReadFull(response.Body, make([]byte, 9*len(word))); err != nil {
+		t.Error(err)
+	}
+	close(goOn)
+	if body := read(t, response); strings.Count(body, "word") != 12 {
+		t.Errorf("the client was sent %s", body)
+	}
+	if report := r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 12}, 15); !report.Indebted {
+		t.Error("it is not indebted")
+	}
+	if response := r.post(chatPath, small); response.StatusCode != 429 {
+		t.Errorf("status %d", response.StatusCode)
+	}
+}
+
+// With OverrunEnd a stream without room ends between two events, with an error of its format, and
+// its body ends as usual. The server sees that the request is cancelled.
+func TestOverrunEnd(t *testing.T) {
+	const delta = "event: content_block_delta\n" +
+		`data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"word"}}` + "\n\n"
+	const item = "event: response.output_text.delta\n" +
+		`data: {"type":"response.output_text.delta","delta":"word","sequence_number":6}` + "\n\n"
+	const message = `"message":"The budget is spent, and the stream ends here."`
+	const quota = `{` + message +
+		`,"type":"insufficient_quota","param":null,"code":"insufficient_quota"}`
+	for _, c := range []struct {
+		name, path, options, event string
+		keep                       bool
+		last                       string
+	}{
+		{name: "chat", path: chatPath, event: word},
+		{name: "chat with usage", path: chatPath,
+			options: `"stream_options":{"include_usage":true},`, event: word},
+		{name: "chat with KeepBody", path: chatPath, event: word, keep: true},
+		{name: "responses", path: responsesPath, event: item,
+			last: "event: error\n" + `data: {"type":"error","code":"insufficient_quota",` + message +
+				`,"param":null,"error":` + quota + `,"sequence_number":7}` + "\n\n"},
+		{name: "messages", path: messagesPath, event: delta,
+			last: "event: error\n" + `data: {"type":"error","error":{"type":"rate_limit_error",` +
+				message + "}}\n\n"},
+	} {
+		if c.last == "" {
+			c.last = `data: {"error":` + quota + "}\n\ndata: [DONE]\n\n"
+		}
+		// Pieces that end within events, so that the stream stands between two of them only within
+		// a piece.
+		for _, cut := range []int{0, 30} {
+			t.Run(fmt.Sprintf("%s, cut at %d", c.name, cut), func(t *testing.T) {
+				r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) {
+					cfg.ChargeEvery, cfg.Overrun, cfg.KeepBody = 2, llm.OverrunEnd, c.keep
+				})
+				stopped := make(chan struct{})
+				r.answer = func(w http.ResponseWriter, q *http.Request) {
+					w.Header().Set("Content-Type", "text/event-stream")
+					fmt.Fprint(w, c.event[:cut])
+					for {
+						fmt.Fprint(w, c.event[cut:]+c.event[:cut])
+						if http.NewResponseController(w).Flush(); q.Context().Err() != nil {
+							close(stopped)
+							return
+						}
+					}
+				}
+				ask := fmt.Sprintf(`{"model":"m","stream":true,%s "max_tokens":5,`+
+					`"max_output_tokens":5,"system":"abcdefgh"}`, c.options)
+				body := read(t, r.post(c.path, ask))
+				<-stopped
+				rest, ok := strings.CutSuffix(body, c.last)
+				n := len(rest) / len(c.event)
+				if !ok || rest != strings.Repeat(c.event, n) || n < 8 {
+					t.Fatalf("%d events:\n%s", n, body)
+				}
+				report := <-r.reports
+				want := llm.Usage{Input: 2, Output: int64(n)}
+				if report.Usage.Output > want.Output { // of an event that had begun
+					want.Output++
+				}
+				if report.Outcome != llm.OutcomeCut || report.Usage != want || !report.Indebted ||
+					r.used() != min(20, want.Total()) {
+					t.Errorf("%d units are used for %d events, %+v", r.used(), n, report)
+				}
+			})
+		}
+	}
+}
+
+// A stream that has ended is not ended again, even if the budget has no room for what it states.
+func TestOverrunEndLeavesWholeStreams(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) { cfg.ChargeEvery, cfg.Overrun = 1, llm.OverrunEnd })
+	r.answer = func(w http.ResponseWriter, _ *http.Request) { // one piece, with a Content-Length
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, word+usageChunk+"data: [DONE]\n\n", 3, 15)
+	}
+	if body := read(t, r.post(chatPath, small)); body != word+"data: [DONE]\n\n" {
+		t.Errorf("the client was sent %s", body)
+	}
+	r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 15}, 18)
+}
+
+// A stream that the upstream sends with a Content-Length ends as well.
+func TestOverrunEndOfKnownLength(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) {
+		cfg.ChargeEvery, cfg.Overrun, cfg.KeepBody = 1, llm.OverrunEnd, true
+	})
+	r.answer = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Content-Length", fmt.Sprint(1000*len(word)))
+		fmt.Fprint(w, strings.Repeat(word, 1000))
+	}
+	if body := read(t, r.post(chatPath, small)); !strings.HasSuffix(body, "data: [DONE]\n\n") {
+		t.Errorf("the client was sent %s", body)
+	}
+	if report := <-r.reports; report.Outcome != llm.OutcomeCut {
+		t.Errorf("%+v", report)
+	}
+}
+
+// An encoded stream cannot be ended between two events. It goes on and becomes a debt.
+func TestOverrunOfAnEncodedStream(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) { cfg.ChargeEvery, cfg.Overrun = 1, llm.OverrunEnd })
+	r.answer = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		for range 12 {
+			fmt.Fprint(z, word)
+			_ = z.Flush()
+			_ = http.NewResponseController(w).Flush()
+		}
+		fmt.Fprintf(z, usageChunk+"data: [DONE]\n\n", 3, 12)
+		_ = z.Close()
+	}
+	response := r.post(chatPath, small)
+	z, err := gzip.NewReader(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(z); err != nil || strings.Count(string(body), "word") != 12 {
+		t.Errorf("%v, the client was sent %s", err, body)
+	}
+	response.Body.Close()
+	r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 12}, 15)
+}
+
+// A stream whose estimate was lowered to the limit is charged beyond the limit, not beyond its
+// estimate.
+func TestLoweredEstimateIsCharged(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 20, func(cfg *llm.Config) { cfg.ChargeEvery, cfg.Overrun = 4, llm.OverrunEnd })
+	r.answer = func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for q.Context().Err() == nil {
+			events(1, nil)(w, q)
+		}
+	}
+	body := read(t, r.post(chatPath, streamed)) // 3 + 50
+	n := int64(strings.Count(body, "word"))
+	report := <-r.reports
+	if report.Usage.Output > n { // of an event that had begun
+		n++
+	}
+	if n < 18 || !report.Indebted || report.Usage != (llm.Usage{Input: 3, Output: n}) ||
+		r.used() != min(40, 3+n) {
+		t.Errorf("%d events, %d units are used, %+v", n, r.used(), report)
+	}
+}
+
+// An estimate above the limit passes on an untouched key. Later requests wait for the debt.
+func TestEstimateAboveTheLimit(t *testing.T) {
+	clock := core.NewManualClock(time.Unix(1e9, 0))
+	r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) {
+		cfg.Guard.Gate = core.Must(core.NewMemory(core.Config{Clock: clock.Now}))
+		cfg.Budgets[0].Policy = core.Must(core.NewPolicy(core.PolicyConfig{
+			Name: "budget", Unit: core.UnitTokens, Hold: time.Minute, Algorithm: core.PerMinute(60),
+		}))
+	})
+	q := `{"model":"m","max_tokens":500}`
+	r.handle(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"usage":{"prompt_tokens":10,"completion_tokens":80}}`)
+	})
+	read(t, r.post(chatPath, q))
+	r.want(llm.OutcomeReported, llm.Usage{Input: 10, Output: 80}, 90)
+	if response := r.post(chatPath, q); response.StatusCode != 429 ||
+		response.Header.Get("Retry-After") != "90" {
+		t.Errorf("status %d, retry after %s", response.StatusCode,
+			response.Header.Get("Retry-After"))
+	}
+	clock.Advance(90*time.Second - time.Microsecond)
+	if response := r.post(chatPath, q); response.StatusCode != 429 {
+		t.Errorf("status %d before the debt is paid", response.StatusCode)
+	}
+	clock.Advance(time.Microsecond)
+	if response := r.post(chatPath, q); response.StatusCode != 200 {
+		t.Errorf("status %d once the debt is paid", response.StatusCode)
+	}
+}
+
+// While Redis fails a running charge is put off, the stream goes on, and the end is settled.
+func TestRedisFailsWhileAStreamRuns(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		var down atomic.Bool
+		client := s.Client(t)
+		client.AddHook(failing{&down})
+		gate := core.Must(core.NewRedis(client, core.Config{Prefix: s.Prefix[:30], Timeout: 30 * time.Second}))
+		p := core.Must(core.NewPolicy(core.PolicyConfig{
+			Name: "budget", Unit: core.UnitTokens, Hold: time.Minute, OnFailure: core.FailClosed,
+			Algorithm: core.Calendar{Limit: 1000, Every: core.PeriodYear, In: time.UTC},
+		}))
+		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+			cfg.Guard.Gate, cfg.Budgets[0].Policy = gate, p
+			cfg.ChargeEvery, cfg.Overrun = 2, llm.OverrunEnd
+		})
+		r.answer = events(5, func(w http.ResponseWriter, q *http.Request) {
+			down.Store(true)
+			events(10, nil)(w, q)
+			chat(7, 15)(w, q)
+		})
+		if body := read(t, r.post(chatPath, small)); strings.Count(body, "word") != 30 ||
+			!strings.HasSuffix(body, "data: [DONE]\n\n") {
+			t.Errorf("the client was sent %s", body)
+		}
+		if report := <-r.reports; report.Outcome != llm.OutcomeReported ||
+			report.Usage != (llm.Usage{Input: 7, Output: 15}) || report.Indebted {
+			t.Errorf("%+v", report)
+		}
+	})
+}
+
+// failing is a hook of a Redis client whose commands fail while it is set.
+type failing struct{ *atomic.Bool }
+
+func (f failing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if f.Load() {
+			cmd.SetErr(io.ErrUnexpectedEOF)
+			return io.ErrUnexpectedEOF
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (f failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

@@ -1,0 +1,154 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/llm/internal/wire"
+)
+
+// finish determines what the exchange used, learns from it, and settles the running charges. The
+// guard settles the first charge.
+func (x *exchange) finish(ctx context.Context) {
+	x.pay(ctx)
+	outcome, bill := x.outcome()
+	x.event = ResponseEvent{
+		Request: x.asks(), Outcome: outcome, Estimate: x.estimate, Bill: bill,
+		Indebted: x.indebted, Drained: x.meter.cfg.Abort == AbortDrain && (x.gone || left(ctx)),
+	}
+	if outcome == OutcomeReported {
+		x.learn(bill.Usage)
+	}
+	if x.priced {
+		x.event.Cost, x.event.Unknown = x.cost(&bill)
+	}
+	x.settleRunning(ctx)
+}
+
+// outcome returns what the request used, and how that was found.
+func (x *exchange) outcome() (Outcome, Bill) {
+	if x.tap == nil {
+		return x.outcomeOfNothing()
+	}
+	o := x.tap.Response()
+	bill := billOf(&o, x.request.Model)
+	seen := &bill.Usage
+	switch {
+	case o.Known:
+		return OutcomeReported, bill
+	case o.Refused():
+		return OutcomeFailed, Bill{Model: x.request.Model}
+	}
+	bill.Labels = x.labels(&o)
+	if !o.InputKnown {
+		stated := bill.Usage
+		bill.Usage = x.estimate
+		seen.AudioOut = max(seen.AudioOut, stated.AudioOut)
+		seen.ImageOut = max(seen.ImageOut, stated.ImageOut)
+		seen.Reasoning = max(seen.Reasoning, stated.Reasoning)
+	}
+	if !o.Complete {
+		bill.Stated = Money{} // it is not of the whole response
+	}
+	seen.Output = x.shown()
+	if x.aborted || x.ended || o.Failed || !x.read(&o) {
+		return OutcomeCut, bill
+	}
+	if o.OutputKnown { // and not its input
+		return OutcomeUnreported, bill
+	}
+	seen.Output = max(seen.Output, x.estimate.Output)
+	if x.tap.Unread() { // no output was seen, so it counts as its cap
+		seen.Output = max(seen.Output, x.guess.output)
+	}
+	return OutcomeUnreported, bill
+}
+
+// outcomeOfNothing is outcome for a response of which the Meter has seen no part.
+func (x *exchange) outcomeOfNothing() (Outcome, Bill) {
+	bill := x.expected(x.estimate)
+	bill.Model = x.request.Model
+	switch {
+	case x.late:
+		bill.Usage.Output = 0
+		return OutcomeCut, bill // the server may have read the prompt
+	case x.status != 0 && x.status != http.StatusSwitchingProtocols, x.aborted:
+		return OutcomeFailed, Bill{Model: x.request.Model}
+	}
+	return OutcomeUnreported, bill
+}
+
+// read reports whether a response without usage was read to its end, or could not be read.
+func (x *exchange) read(o *wire.Response) bool {
+	return o.Complete || o.Broken || x.empty && !x.late || x.tap.Encoded()
+}
+
+// settleRunning settles the running charges, so that all charges of each budget add up to what was
+// used. It leaves in x.settled what the first charge keeps.
+func (x *exchange) settleRunning(ctx context.Context) {
+	budgets := x.meter.cfg.Budgets
+	x.settled = make([]int64, len(budgets))
+	for i, b := range budgets {
+		x.settled[i] = x.units(b.Policy.Unit(), &x.event.Bill)
+	}
+	if len(x.running) == 0 {
+		return
+	}
+	beyond := make(map[*core.Policy]int64, len(budgets)) // what the first charge has not paid for
+	for i, b := range budgets {
+		beyond[b.Policy] = max(0, x.settled[i]-x.paid[i])
+	}
+	kept := make(map[*core.Policy]int64, len(budgets))
+	var all sync.WaitGroup
+	for _, e := range x.running {
+		actual := make([]int64, len(e.charges))
+		for j, c := range e.charges {
+			actual[j] = min(c.Cost, beyond[c.Policy]-kept[c.Policy])
+			kept[c.Policy] += actual[j]
+		}
+		all.Go(func() {
+			_ = e.reservation.Settle(ctx, actual...) // core.Config.Observe receives a failure
+		})
+	}
+	all.Wait()
+	for i, b := range budgets {
+		x.settled[i] -= kept[b.Policy]
+	}
+}
+
+// noteLeft returns an observer of a guard that notes requests whose client left while the guard
+// decided. What these were charged has gone back.
+func noteLeft(next func(context.Context, core.Event)) func(context.Context, core.Event) {
+	return func(ctx context.Context, e core.Event) {
+		if admit, ok := e.(*nethttp.AdmissionEvent); ok {
+			a := admit.Admission
+			x := exchangeOf(admit.Request.Context())
+			if x != nil && !a.Allowed() && errors.Is(a.Err(), context.Canceled) {
+				x.left = true
+			}
+		}
+		if next != nil {
+			next(ctx, e)
+		}
+	}
+}
+
+// observe reports a request that was admitted, or whose client left before.
+func (x *exchange) observe(r *http.Request) {
+	switch {
+	case x.meter.cfg.Observe == nil:
+		return
+	case x.left:
+		x.event = ResponseEvent{
+			Request: x.asks(), Outcome: OutcomeLeft, Estimate: x.estimate,
+		}
+	case x.settled == nil:
+		return
+	}
+	x.event.HTTP = r
+	x.meter.cfg.Observe(r.Context(), &x.event)
+}
