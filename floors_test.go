@@ -32,7 +32,7 @@ var floors = []struct {
 	{"internal/stated", 0, nil},
 	{"llm/internal/jsonscan", 0, nil},
 	{"llm/internal/sse", 0, nil},
-	{"llm/internal/pricefile", 0, []string{"github.com/goccy/go-yaml"}},
+	{"llm/internal/pricefile", 0, nil},
 	{"llm/internal/wire", 1, []string{"github.com/aws/aws-sdk-go-v2"}},
 	{"internal/tenants", 1, nil},
 	{"plans/internal/tenants", 1, nil},

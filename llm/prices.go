@@ -17,9 +17,8 @@ import (
 // PricesConfig configures Prices.
 type PricesConfig struct {
 	// Paths are files of prices: LiteLLM's model_prices_and_context_window.json, genai-prices'
-	// data.json or its YAML files of providers, or models.dev's api.json. Each has at most 16 MiB,
-	// one in YAML at most 20,000 lines. At least one is required. They are read again when they
-	// change.
+	// data.json or models.dev's api.json. Each has at most 16 MiB. At least one is required. They are
+	// read again when they change.
 	Paths []string
 	// Providers are those whose models are read, by the names that the files give them, such as
 	// anthropic and openai. A name that several of them use is of the first. Nil reads all models. A

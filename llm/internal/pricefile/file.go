@@ -65,7 +65,7 @@ func Parse(text []byte, now time.Time) (File, error) {
 	case liteLLM:
 		r.liteLLM(root.(map[string]any))
 	case genAI:
-		r.genAI(root)
+		r.genAI(root.([]any))
 	case modelsDev:
 		r.modelsDev(root.(map[string]any))
 	default:
@@ -94,9 +94,6 @@ func formatOf(root any) format {
 		return 0
 	}
 	top := mapping(root)
-	if _, ok := top["models"].([]any); ok {
-		return genAI // one provider
-	}
 	for _, name := range slices.Sorted(maps.Keys(top)) {
 		entry := mapping(top[name])
 		if _, ok := entry["models"].(map[string]any); ok {

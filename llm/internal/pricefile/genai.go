@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What genai-prices' data.json and provider files have, as of August 2026. Prices are dollars for a
+// What genai-prices' data.json has, as of August 2026. Prices are dollars for a
 // million tokens, for 1,000 pieces or for an hour.
 var (
 	genAIPrices = map[string]func(*Price) *int64{
@@ -47,11 +47,7 @@ var (
 	}
 )
 
-func (r *reader) genAI(root any) {
-	providers, ok := root.([]any)
-	if !ok {
-		providers = []any{root}
-	}
+func (r *reader) genAI(providers []any) {
 	for _, p := range providers {
 		provider, _ := mapping(p)["id"].(string)
 		models, _ := mapping(p)["models"].([]any)
