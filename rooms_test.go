@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +44,7 @@ func loadRooms(t *testing.T) []room {
 
 // rooms type-checks the packages of the module, once for all tests.
 var rooms = sync.OnceValues(func() ([]room, error) {
-	packages, err := listPackages()
+	packages, err := listed()
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +59,7 @@ var rooms = sync.OnceValues(func() ([]room, error) {
 	})
 	var rooms []room
 	for _, p := range packages {
-		ours := p.ImportPath == module || strings.HasPrefix(p.ImportPath, module+"/")
-		if !ours || len(p.GoFiles) == 0 {
+		if !p.isOurs() || len(p.GoFiles) == 0 {
 			continue
 		}
 		r, err := p.check(fset, imports)
@@ -76,12 +76,49 @@ type listedPackage struct {
 	ImportPath, Dir string
 	Export          string // file of the compiler's export data
 	GoFiles         []string
+	Imports, Deps   []string
+	Module          *struct{ Path string } // nil in the standard library
 }
 
-// listPackages lists the packages of the module and all that they import.
-func listPackages() ([]listedPackage, error) {
+// isOurs reports whether the package is one of this module.
+func (p listedPackage) isOurs() bool { return p.Module != nil && p.Module.Path == module }
+
+// modules returns the modules of these packages and of all that they import.
+func modules(t *testing.T, isRoot func(listedPackage) bool) (all []string) {
+	t.Helper()
+	of, linked := make(map[string]string), make(map[string]bool)
+	for _, p := range listPackages(t) {
+		if p.Module != nil {
+			of[p.ImportPath] = p.Module.Path
+		}
+		if isRoot(p) {
+			for _, path := range append(p.Deps, p.ImportPath) {
+				linked[path] = true
+			}
+		}
+	}
+	for path := range linked {
+		if of[path] != "" {
+			all = append(all, of[path])
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func listPackages(t *testing.T) []listedPackage {
+	t.Helper()
+	packages, err := listed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packages
+}
+
+// listed lists the packages of the module and all that they import, once for all tests.
+var listed = sync.OnceValues(func() ([]listedPackage, error) {
 	cmd := exec.Command("go", "list", "-deps", "-export",
-		"-json=ImportPath,Export,Dir,GoFiles", "./...")
+		"-json=ImportPath,Dir,Export,GoFiles,Imports,Deps,Module", "./...")
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
@@ -98,7 +135,7 @@ func listPackages() ([]listedPackage, error) {
 		}
 		packages = append(packages, p)
 	}
-}
+})
 
 func (p listedPackage) check(fset *token.FileSet, imports types.Importer) (room, error) {
 	path := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")

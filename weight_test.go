@@ -2,7 +2,6 @@ package headgate_test
 
 import (
 	"debug/elf"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -31,22 +30,17 @@ func TestWeight(t *testing.T) {
 	}
 	t.Parallel()
 	dir := t.TempDir()
-	build := func(name, flags string) string {
-		t.Helper()
-		file := filepath.Join(dir, name)
-		out, err := exec.Command("go", "build", "-ldflags="+flags, "-o", file, "./testdata/weight/"+name).CombinedOutput()
-		if err != nil {
-			t.Fatalf("build %s: %v: %s", name, err, out)
-		}
-		return file
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", dir, "./testdata/weight/...").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	size := func(name string) int64 {
-		t.Helper()
-		info, err := os.Stat(build(name, "-s -w"))
-		if err != nil {
-			t.Fatal(err)
+	size := func(name string) (bytes int64) { // without its symbols, as when stripped
+		for _, s := range open(t, filepath.Join(dir, name)).Sections {
+			if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_STRTAB && s.Type != elf.SHT_NOBITS {
+				bytes += int64(s.Size)
+			}
 		}
-		return info.Size()
+		return bytes
 	}
 	for _, c := range []struct {
 		program, base string
@@ -61,17 +55,22 @@ func TestWeight(t *testing.T) {
 			t.Errorf("%s adds %d bytes to %s, more than %d", c.program, weight, c.base, c.most)
 		}
 	}
-	checkInitializers(t, build("memory", "-w"))
+	checkInitializers(t, open(t, filepath.Join(dir, "memory")))
 }
 
-// checkInitializers finds functions of go-redis that are no part of its initialization.
-func checkInitializers(t *testing.T, file string) {
+func open(t *testing.T, file string) *elf.File {
 	t.Helper()
 	program, err := elf.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer program.Close()
+	t.Cleanup(func() { _ = program.Close() })
+	return program
+}
+
+// checkInitializers finds functions of go-redis that are no part of its initialization.
+func checkInitializers(t *testing.T, program *elf.File) {
+	t.Helper()
 	symbols, err := program.Symbols()
 	if err != nil {
 		t.Fatal(err)
