@@ -131,10 +131,8 @@ func (cfg *Config) checkChoices(fault func(string, ...any)) {
 			fault("%s is %d: it must be at most %d", e.name, e.value, e.last)
 		}
 	}
-	for i, f := range cfg.Formats {
-		if f.wire == nil {
-			fault("Formats[%d] is no format: NewFormat makes one", i)
-		}
+	for i, r := range cfg.Routes {
+		r.check(fmt.Sprintf("Routes[%d]", i), fault)
 	}
 	if cfg.Downgrade != nil && cfg.Guard.Reconsider != nil {
 		fault("Downgrade is set, and Guard.Reconsider too: one of them must be")

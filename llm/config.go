@@ -87,9 +87,9 @@ type Config struct {
 	// stream_options.include_usage in a streamed chat that does not, and hides from the client the
 	// chunk that the server adds for it.
 	KeepBody bool
-	// Formats are further formats, made by NewFormat. A request has the first of them that knows
-	// its path, and otherwise one of those that a Meter knows.
-	Formats []Format
+	// Routes are further paths of the formats that a Meter knows. A Meter asks them in order, and
+	// then those of the formats.
+	Routes []Route
 	// Other handles requests of no known format, such as a list of models. They pass neither the
 	// guard nor the budgets. Nil answers 404.
 	Other http.Handler

@@ -38,6 +38,7 @@ func TestNewReportsEveryFault(t *testing.T) {
 			"n": {MaxOutput: 1 << 40},
 		},
 		UnknownModel: 2, StatedCost: 2, Overrun: 2, Abort: 2,
+		Routes:  []llm.Route{{Path: "x"}},
 		MaxBody: -1, MaxBodies: -2, MaxOutput: -1, ChargeEvery: 1 << 62, DrainFor: -1, RetryWithin: -1,
 	}
 	_, err := llm.New(cfg)
@@ -57,6 +58,7 @@ func TestNewReportsEveryFault(t *testing.T) {
 		`Tariff.Units["web_search"] is -2`, `Tariff.Factors["service_tier:flex"] is 0`,
 		`Tariff.Factors["fast"] names no label`, `Models["n"].MaxOutput is`,
 		`Models["m"].MaxOutput is -3`,
+		`Routes[0].Path is "x"`, "Routes[0].Format is missing",
 		"UnknownModel is 2", "StatedCost is 2", "Overrun is 2", "Abort is 2",
 		"MaxBody is -1", "MaxBodies is -2", "MaxOutput is -1", "ChargeEvery is 4611686018427387904",
 		"DrainFor is -1ns", "RetryWithin is -1ns",

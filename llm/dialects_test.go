@@ -224,63 +224,38 @@ func TestOutputWithoutInput(t *testing.T) {
 	r.want(llm.OutcomeUnreported, llm.Usage{Input: 2, Output: 3}, 5)
 }
 
-// A format that a table describes is metered as the others are.
-func TestOwnFormat(t *testing.T) {
-	format, err := llm.NewFormat(llm.FormatConfig{
-		Name:   "acme",
-		Routes: []llm.Route{{Path: "/acme/*/generate"}, {Path: "/acme/*/stream", Stream: true}},
-		Request: map[string]string{
-			"text": "turns[].text system", "max_output": "limit", "file": "turns[].image",
-		},
-		Response: map[string]string{
-			"text": "chunk.text", "input": "usage.in", "output": "usage.out", "cache_read": "usage.details.cached",
-			"error": "error", "type": "event",
-		},
-		Events:     map[string]string{"done": "end"},
-		FileTokens: 100,
-		Errors:     llm.FormatOllama,
+// A route of the configuration has the format of its choice, and may name the model.
+func TestRoutes(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+		cfg.Routes = []llm.Route{
+			{Path: "/acme/*/generate", Format: llm.FormatOllama},
+			{Path: "/acme/*/stream", Format: llm.FormatOpenAIChat, Stream: true},
+			{Path: "/v1/messages", Format: llm.FormatOpenAIChat}, // before Anthropic's own
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) { cfg.Formats = []llm.Format{format} })
-	r.answer = sent("text/event-stream", `data: {"event":"chunk","chunk":{"text":"ok"}}`+"\n\n"+
-		`data: {"event":"done","usage":{"in":20,"out":3,"details":{"cached":5}}}`+"\n\n")
-	ask := `{"system":"abcd","turns":[{"text":"efgh"},{"image":"AAAA"}],"limit":9}`
-	read(t, r.post("/acme/large/stream", ask))
-	got := r.want(llm.OutcomeReported, llm.Usage{Input: 15, CacheRead: 5, Output: 3}, 23)
-	if got.Estimate != (llm.Usage{Input: 102, Output: 9}) || got.Request.Model != "large" || !got.Request.Stream ||
-		got.Request.Format != format || got.Request.Format.String() != "acme" {
-		t.Errorf("%+v", got)
-	}
-	refused := r.post("/acme/large/generate", `{"limit":"x"}`)
-	if body := read(t, refused); refused.StatusCode != 400 || !strings.HasPrefix(body, `{"error":"`) {
-		t.Errorf("%d %s", refused.StatusCode, body)
-	}
-}
-
-func TestFaultsOfOwnFormats(t *testing.T) {
-	for _, cfg := range []llm.FormatConfig{
-		{Routes: []llm.Route{{Path: "/x"}}},
-		{Name: "x"},
-		{Name: "x", Routes: []llm.Route{{Path: "x"}}},
-		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Request: map[string]string{"modle": "model"}},
-		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Response: map[string]string{"input": "a.b", "output": "a.b"}},
-		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Response: map[string]string{"unit:": "a"}},
-		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Response: map[string]string{"input": "{a,b"}},
-		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Response: map[string]string{"input": "a..b"}},
-		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Response: map[string]string{"text": "**"}},
-		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Response: map[string]string{"text": "[].a"}},
-		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Response: map[string]string{"text": "a[0].b"}},
-		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Headers: map[string]string{"x": "X-Y"}},
-		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Events: map[string]string{"done": "finish"}},
+	for _, c := range []struct {
+		path, ask, answer, model string
+		format                   llm.Format
+		stream                   bool
+	}{
+		{"/acme/large/generate", `{"stream":false,"prompt":"abcd"}`,
+			`{"response":"ok","done":true,"prompt_eval_count":20,"eval_count":3}`, "large", llm.FormatOllama, false},
+		{"/acme/large/stream", `{}`, sseOf(`{"choices":[{"delta":{"content":"ok"}}]}`,
+			`{"choices":[],"usage":{"prompt_tokens":20,"completion_tokens":3}}`, "[DONE]"), "large", llm.FormatOpenAIChat, true},
+		{"/v1/messages", `{"model":"m"}`, `{"usage":{"prompt_tokens":20,"completion_tokens":3}}`, "m", llm.FormatOpenAIChat, false},
+		{"/v1/chat/completions", `{"model":"m"}`, `{"usage":{"prompt_tokens":20,"completion_tokens":3}}`, "m", llm.FormatOpenAIChat, false},
 	} {
-		if _, err := llm.NewFormat(cfg); err == nil || !strings.HasPrefix(err.Error(), "llm: ") {
-			t.Errorf("%+v: %v", cfg, err)
+		r.answer = sent("", c.answer)
+		read(t, r.post(c.path, c.ask))
+		got := <-r.reports
+		if got.Outcome != llm.OutcomeReported || got.Usage != (llm.Usage{Input: 20, Output: 3}) || got.Request.Model != c.model ||
+			got.Request.Format != c.format || got.Request.Stream != c.stream {
+			t.Errorf("%s: %+v", c.path, got)
 		}
 	}
-	if s := (llm.Format{}).String(); s != "unknown" {
-		t.Error(s)
+	refused := r.post("/acme/large/generate", `{"stream":"x"}`)
+	if body := read(t, refused); refused.StatusCode != 400 || !strings.HasPrefix(body, `{"error":"`) {
+		t.Errorf("%d %s", refused.StatusCode, body)
 	}
 }
 

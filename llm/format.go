@@ -2,6 +2,7 @@ package llm
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/headgate/headgate/llm/internal/wire"
 )
@@ -42,66 +43,25 @@ var (
 	FormatOllama = Format{wire.Ollama}
 )
 
-// FormatConfig describes a format by tables of paths, for servers that a Meter does not know.
-//
-// Request, Response and Headers map what a value means to paths of JSON, separated by spaces. A
-// path names members, as in usage.input. [] stands for the elements of an array, {a,b} for either,
-// and ** at the end for everything below. docs/llm-formats.md lists the meanings.
-type FormatConfig struct {
-	// Name is what String returns. It is required.
-	Name string
-	// Routes are the ends of the paths. At least one is required.
-	Routes []Route
-	// Request has the paths of a request, such as {"model": "model", "text": "prompt"}.
-	Request map[string]string
-	// Response has the paths of a response that is one document, of each event of a stream, and of
-	// each element of an array, such as {"input": "usage.in", "output": "usage.out", "text":
-	// "text"}.
-	Response map[string]string
-	// Headers has the names of headers of the response that state numbers.
-	Headers map[string]string
-	// Events maps the type of an event to what it means: end, fail, error, silent or item.
-	Events map[string]string
-	// Streams says that a request asks for a stream unless it says otherwise.
-	Streams bool
-	// Lines says that a stream is one JSON document a line.
-	Lines bool
-	// Beside says that the input does not include cached tokens.
-	Beside bool
-	// OneSided says that a usage need not state both input and output.
-	OneSided bool
-	// NoOutput says that a response has no tokens of output, so that none are estimated.
-	NoOutput bool
-	// FileTokens is the number of tokens that the estimate counts for each file.
-	FileTokens int64
-	// Errors is a format whose servers report errors as this one's do. The zero value is
-	// FormatOpenAIChat.
-	Errors Format
-}
-
-// Route is the end of a path, such as /models/*:generate. A * stands for the name of the model,
-// which the body need not have then.
+// Route is a path under which a server speaks a format that a Meter knows, besides the paths of the
+// format.
 type Route struct {
+	// Path is the end of the path, such as /acme/*/generate. It begins with a slash. A * stands for
+	// the name of the model, which the body need not have then.
 	Path string
-	// Stream says that the response is a stream.
+	// Format is what the server speaks there. It is required.
+	Format Format
+	// Stream says that the response is a stream, whatever the body says.
 	Stream bool
 }
 
-// NewFormat returns a format for Config.Formats, or the first fault of its description.
-func NewFormat(cfg FormatConfig) (Format, error) {
-	t := wire.Table{
-		Name: cfg.Name, Request: cfg.Request, Response: cfg.Response, Headers: cfg.Headers,
-		Events: cfg.Events, Streams: cfg.Streams, Lines: cfg.Lines, Beside: cfg.Beside,
-		OneSided: cfg.OneSided, NoOutput: cfg.NoOutput, FileTokens: cfg.FileTokens,
+func (r *Route) check(at string, fault func(string, ...any)) {
+	if !strings.HasPrefix(r.Path, "/") || r.Path == "/" {
+		fault("%s.Path is %q: it must begin with a slash and name something", at, r.Path)
 	}
-	for _, r := range cfg.Routes {
-		t.Routes = append(t.Routes, wire.Route(r))
+	if r.Format.wire == nil {
+		fault("%s.Format is missing", at)
 	}
-	if cfg.Errors.wire != nil {
-		t.Errors = cfg.Errors.wire.Errors()
-	}
-	f, err := wire.NewFormat(t)
-	return Format{f}, err
 }
 
 // String returns a name such as openai-chat.
@@ -112,18 +72,18 @@ func (f Format) String() string {
 	return f.wire.String()
 }
 
-// formatsOf returns further formats and those that a Meter knows.
-func formatsOf(further []Format) []*wire.Format {
+// formatsOf returns the formats of further routes and those that a Meter knows.
+func formatsOf(further []Route) []*wire.Format {
 	var all []*wire.Format
-	for _, f := range further {
-		all = append(all, f.wire)
+	for _, r := range further {
+		all = append(all, r.Format.wire.At(wire.Route{Path: r.Path, Stream: r.Stream}))
 	}
 	return append(all, wire.Formats...)
 }
 
 // FormatOf derives the format of a POST from the end of its path, such as /chat/completions. It
 // ignores case and trailing slashes, as some servers do. It reports false for any other request,
-// and for formats of Config.Formats.
+// and for the paths of Config.Routes.
 func FormatOf(r *http.Request) (Format, bool) {
 	f := wire.FormatOf(r, wire.Formats)
 	return Format{f}, f != nil

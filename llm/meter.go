@@ -82,7 +82,7 @@ func New(cfg Config) (*Meter, error) {
 // newMeter returns a Meter without its guards, for a complete configuration.
 func newMeter(cfg Config) *Meter {
 	m := &Meter{
-		cfg: cfg, formats: formatsOf(cfg.Formats), guards: make(map[*wire.Format]*nethttp.Guard),
+		cfg: cfg, formats: formatsOf(cfg.Routes), guards: make(map[*wire.Format]*nethttp.Guard),
 		lessons: map[string]*lessons{"": new(lessons)},
 	}
 	m.bodies.most = cfg.MaxBodies + wire.UsageBytes

@@ -36,8 +36,8 @@ type OutboundConfig struct {
 	// KeepBody sends every body unchanged. Otherwise the Outbound sets stream_options.include_usage in
 	// a streamed chat that does not, and hides from the caller the chunk that the server adds for it.
 	KeepBody bool
-	// Formats are further formats, made by NewFormat.
-	Formats []Format
+	// Routes are further paths of known formats.
+	Routes []Route
 }
 
 // Outbound is an outbound.Meter: it reads the model of requests to language models, and their tokens
@@ -66,7 +66,7 @@ func NewOutbound(cfg OutboundConfig) (*Outbound, error) {
 	c := Config{
 		Models: maps.Clone(cfg.Models), Prices: cfg.Prices, StatedCost: cfg.StatedCost,
 		MaxBody: cfg.MaxBody, MaxOutput: cfg.MaxOutput, KeepBody: cfg.KeepBody,
-		Formats: slices.Clone(cfg.Formats), UnknownModel: UnknownModelDearest,
+		Routes: slices.Clone(cfg.Routes), UnknownModel: UnknownModelDearest,
 	}
 	c.completeNumbers(fault)
 	c.checkChoices(fault)

@@ -289,7 +289,7 @@ func TestOutboundBodies(t *testing.T) {
 		}
 		res.Body.Close()
 	}
-	if _, err := llm.NewOutbound(llm.OutboundConfig{MaxBody: -1, MaxOutput: 1e10, StatedCost: 9, Formats: make([]llm.Format, 1),
+	if _, err := llm.NewOutbound(llm.OutboundConfig{MaxBody: -1, MaxOutput: 1e10, StatedCost: 9, Routes: []llm.Route{{Path: "/x"}},
 		Models: map[string]llm.Model{"m": {MaxOutput: -1}}}); err == nil ||
 		strings.Count(err.Error(), "llm: OutboundConfig.") != 5 {
 		t.Errorf("%v", err)

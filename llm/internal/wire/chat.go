@@ -2,7 +2,7 @@ package wire
 
 // OpenAIChat is OpenAI's chat completions, which most other servers offer too. Its usage has the
 // names of every dialect.
-var OpenAIChat = must(Table{
+var OpenAIChat = formatOf(Table{
 	Name: "openai-chat",
 	Routes: []Route{
 		{Path: "/openai/deployments/*/chat/completions"}, {Path: "/chat/completions"},

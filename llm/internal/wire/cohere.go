@@ -1,7 +1,7 @@
 package wire
 
 // CohereChat is Cohere's chat. It is billed by billed_units: tokens of a preamble are free.
-var CohereChat = must(Table{
+var CohereChat = formatOf(Table{
 	Name:   "cohere-chat",
 	Routes: []Route{{Path: "/v2/chat"}},
 	Request: map[string]string{
@@ -21,7 +21,7 @@ var CohereChat = must(Table{
 })
 
 // CohereRerank is Cohere's rerank, which others offer too. It is billed by the search.
-var CohereRerank = must(Table{
+var CohereRerank = formatOf(Table{
 	Name:   "cohere-rerank",
 	Routes: []Route{{Path: "/rerank"}},
 	Request: map[string]string{
@@ -34,7 +34,7 @@ var CohereRerank = must(Table{
 })
 
 // CohereEmbed is Cohere's embed.
-var CohereEmbed = must(Table{
+var CohereEmbed = formatOf(Table{
 	Name:   "cohere-embed",
 	Routes: []Route{{Path: "/embed"}},
 	Request: map[string]string{

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -19,28 +18,22 @@ type meaning struct {
 
 // compile makes the tree of nodes of a table. roles maps the meanings to roles. A meaning that ends
 // with a colon takes a name.
-func compile(paths map[string]string, roles map[string]jsonscan.Role) (*node, error) {
+func compile(paths map[string]string, roles map[string]jsonscan.Role) *node {
 	root := &node{}
 	stated := make(map[*node]bool)
 	// What counts everything below comes first, so that the paths below can say otherwise.
 	for _, wide := range []bool{true, false} {
 		for _, name := range slices.Sorted(maps.Keys(paths)) {
-			m, err := meaningOf(name, roles)
-			if err != nil {
-				return nil, err
-			}
+			m := meaningOf(name, roles)
 			for pattern := range strings.FieldsSeq(paths[name]) {
 				for _, path := range expand(pattern) {
-					if !validPath(path) {
-						return nil, fmt.Errorf("%s: %q is no path", name, pattern)
-					}
 					m.order++
 					if strings.HasSuffix(path, anyBelow) != wide {
 						continue
 					}
 					n := nodeAt(root, path, m.role >= askModel && m.role <= lastAsk)
 					if stated[n] {
-						return nil, fmt.Errorf("%s has two meanings", path)
+						panic(path + " has two meanings")
 					}
 					stated[n] = true
 					mark(n, m, wide)
@@ -48,38 +41,24 @@ func compile(paths map[string]string, roles map[string]jsonscan.Role) (*node, er
 			}
 		}
 	}
-	return root, nil
+	return root
 }
 
 // meaningOf returns the meaning of a name such as input or unit:page.
-func meaningOf(name string, roles map[string]jsonscan.Role) (meaning, error) {
-	if kind, rest, named := strings.Cut(name, ":"); named && rest != "" {
-		if role, ok := roles[kind+":"]; ok {
-			return meaning{role: role, name: rest}, nil
-		}
+func meaningOf(name string, roles map[string]jsonscan.Role) meaning {
+	kind, rest, named := strings.Cut(name, ":")
+	if named {
+		kind += ":"
 	}
-	role, ok := roles[name]
-	if !ok || strings.HasSuffix(name, ":") {
-		return meaning{}, fmt.Errorf("%q is unknown", name)
+	role, ok := roles[kind]
+	if !ok {
+		panic(name + " has no meaning")
 	}
-	return meaning{role: role}, nil
+	return meaning{role: role, name: rest}
 }
 
 // anyBelow ends a path to a value and everything below.
 const anyBelow = ".**"
-
-// validPath reports whether every part of a path is the name of a member, perhaps with [] behind it.
-func validPath(path string) bool {
-	for key := range strings.SplitSeq(strings.TrimSuffix(path, anyBelow), ".") {
-		for strings.HasSuffix(key, "[]") {
-			key = strings.TrimSuffix(key, "[]")
-		}
-		if key == "" || strings.ContainsAny(key, "[]{,}*") {
-			return false
-		}
-	}
-	return true
-}
 
 // nodeAt returns the node at a path and makes those that are missing. With watch every object on
 // the way reports its keys.
@@ -132,8 +111,7 @@ func mark(n *node, m meaning, wide bool) {
 	}
 }
 
-// expand returns the paths of a pattern with alternatives in braces, which may nest. It returns the
-// pattern itself if its braces do not match.
+// expand returns the paths of a pattern with alternatives in braces, which may nest.
 func expand(pattern string) (paths []string) {
 	from := strings.IndexByte(pattern, '{')
 	if from < 0 {

@@ -1,7 +1,7 @@
 package wire
 
 // OpenAICompletions is OpenAI's legacy completions.
-var OpenAICompletions = must(Table{
+var OpenAICompletions = formatOf(Table{
 	Name: "openai-completions",
 	Routes: []Route{
 		{Path: "/openai/deployments/*/completions"}, {Path: "/completions"},

@@ -1,7 +1,7 @@
 package wire
 
 // BedrockConverse is the format of Bedrock for every model. A stream has binary frames.
-var BedrockConverse = must(Table{
+var BedrockConverse = formatOf(Table{
 	Name: "bedrock-converse",
 	Routes: []Route{
 		{Path: "/model/*/converse"}, {Path: "/model/*/converse-stream", Stream: true},

@@ -1,7 +1,7 @@
 package wire
 
 // OpenAIEmbeddings is OpenAI's embeddings, which have no output.
-var OpenAIEmbeddings = must(Table{
+var OpenAIEmbeddings = formatOf(Table{
 	Name: "openai-embeddings",
 	Routes: []Route{
 		{Path: "/openai/deployments/*/embeddings"}, {Path: "/embeddings"},

@@ -4,7 +4,7 @@
 package wire
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
 	"net/http"
 	"net/url"
@@ -49,6 +49,7 @@ type Route struct {
 // Format is the wire format of a request and of its response: a Table that is ready for use. It
 // never changes.
 type Format struct {
+	base     *Format // if At has made it
 	table    Table
 	request  *node
 	response *node
@@ -56,44 +57,36 @@ type Format struct {
 	events   map[string]eventKind
 }
 
-// NewFormat returns the format that a table describes, or the first fault of the table.
-func NewFormat(t Table) (*Format, error) {
-	if t.Name == "" || len(t.Routes) == 0 {
-		return nil, fmt.Errorf("llm: format %q: Name or Routes is missing", t.Name)
-	}
-	for _, r := range t.Routes {
-		if !strings.HasPrefix(r.Path, "/") {
-			return nil, fmt.Errorf("llm: format %q: the route %q does not begin with a slash", t.Name, r.Path)
-		}
-	}
-	f := &Format{table: t, headers: make(map[string]meaning), events: make(map[string]eventKind)}
-	var err error
-	if f.request, err = compile(t.Request, asked); err != nil {
-		return nil, fmt.Errorf("llm: format %q: Request: %w", t.Name, err)
-	}
-	if f.response, err = compile(t.Response, told); err != nil {
-		return nil, fmt.Errorf("llm: format %q: Response: %w", t.Name, err)
+// formatOf returns the format of a table of this package. It panics at start-up if the table has a
+// fault.
+func formatOf(t Table) *Format {
+	f := &Format{
+		table: t, request: compile(t.Request, asked), response: compile(t.Response, told),
+		headers: make(map[string]meaning), events: make(map[string]eventKind),
 	}
 	f.request.Role, f.request.Watch = askBody, true
 	f.response.Each = &node{Role: tellDocument, Kids: f.response.Kids}
 	for name, headers := range t.Headers {
-		m, err := meaningOf(name, told)
-		if err != nil {
-			return nil, fmt.Errorf("llm: format %q: Headers: %w", t.Name, err)
-		}
 		for h := range strings.FieldsSeq(headers) {
-			f.headers[http.CanonicalHeaderKey(h)] = m
+			f.headers[http.CanonicalHeaderKey(h)] = meaningOf(name, told)
 		}
 	}
 	for event, kind := range t.Events {
-		k, ok := eventKinds[kind]
-		if !ok {
-			return nil, fmt.Errorf("llm: format %q: Events: %q is unknown", t.Name, kind)
-		}
-		f.events[event] = k
+		f.events[event] = eventKinds[kind]
 	}
-	return f, nil
+	return f
 }
+
+// At returns the format for the requests of another path.
+func (f *Format) At(r Route) *Format {
+	at := *f
+	at.base = f.Base()
+	at.table.Routes, at.table.Except = []Route{r}, nil
+	return &at
+}
+
+// Base returns the format itself, given one that At has made.
+func (f *Format) Base() *Format { return cmp.Or(f.base, f) }
 
 // String returns a name such as openai-chat.
 func (f *Format) String() string { return f.table.Name }
@@ -220,15 +213,6 @@ func plain(path string) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
 			strings.ContainsRune("/-_.", c))
 	}) < 0
-}
-
-// must returns the format of a table of this package.
-func must(t Table) *Format {
-	f, err := NewFormat(t)
-	if err != nil {
-		panic(err) // a test makes every format
-	}
-	return f
 }
 
 // with returns a table of paths with further ones, which replace those of the same meaning.

@@ -2,7 +2,7 @@ package wire
 
 // GeminiGenerate is Gemini's own format, also on Vertex. A stream is an array unless the client
 // asks for events.
-var GeminiGenerate = must(Table{
+var GeminiGenerate = formatOf(Table{
 	Name: "gemini-generate",
 	Routes: []Route{
 		{Path: "/models/*:generateContent"}, {Path: "/models/*:streamGenerateContent", Stream: true},

@@ -1,7 +1,7 @@
 package wire
 
 // OpenAIImages is OpenAI's generations, edits and variations of images. Edits are a form.
-var OpenAIImages = must(Table{
+var OpenAIImages = formatOf(Table{
 	Name: "openai-images",
 	Routes: []Route{
 		{Path: "/openai/deployments/*/images/generations"}, {Path: "/images/generations"},

@@ -2,7 +2,7 @@ package wire
 
 // BedrockInvoke is a model's own format on Bedrock, which states the usage in headers or in the
 // last frame of a stream.
-var BedrockInvoke = must(Table{
+var BedrockInvoke = formatOf(Table{
 	Name: "bedrock-invoke",
 	Routes: []Route{
 		{Path: "/model/*/invoke"}, {Path: "/model/*/invoke-with-response-stream", Stream: true},

@@ -1,7 +1,7 @@
 package wire
 
 // AnthropicMessages is Anthropic's messages, also on Vertex, where the path names the model.
-var AnthropicMessages = must(Table{
+var AnthropicMessages = formatOf(Table{
 	Name: "anthropic-messages",
 	Routes: []Route{
 		{Path: "/messages"},

@@ -2,7 +2,7 @@ package wire
 
 // Ollama is Ollama's chat and generate. A stream has one document a line, and a request asks for
 // one unless it says otherwise.
-var Ollama = must(Table{
+var Ollama = formatOf(Table{
 	Name:   "ollama-chat",
 	Routes: []Route{{Path: "/api/chat"}, {Path: "/api/generate"}},
 	Request: map[string]string{

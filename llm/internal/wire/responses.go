@@ -1,7 +1,7 @@
 package wire
 
 // OpenAIResponses is OpenAI's responses.
-var OpenAIResponses = must(Table{
+var OpenAIResponses = formatOf(Table{
 	Name:   "openai-responses",
 	Routes: []Route{{Path: "/responses"}, {Path: "/responses/compact"}},
 	Request: with(conversation, map[string]string{

@@ -2,7 +2,7 @@ package wire
 
 // OpenAITranscriptions is OpenAI's transcriptions and translations of sound. A model of theirs is
 // billed by tokens or by time. The request is a form.
-var OpenAITranscriptions = must(Table{
+var OpenAITranscriptions = formatOf(Table{
 	Name: "openai-transcription",
 	Routes: []Route{
 		{Path: "/openai/deployments/*/audio/transcriptions"}, {Path: "/audio/transcriptions"},
