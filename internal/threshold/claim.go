@@ -12,12 +12,12 @@ import (
 const (
 	// claimLasts is how long a claim of a process that dies keeps others from making it.
 	claimLasts = 10 * time.Second
-	// claimAge is how old a decision may be whose claims are made.
+	// claimAge is how long after its period a claim is made.
 	claimAge = time.Minute
 	// markLasts is how much longer than a period a mark of it lasts: the last claims of the period
 	// have arrived then, because a decision waits for an answer for a minute at most.
 	markLasts = 2 * time.Minute
-	// longestPause is the longest pause between attempts to mark what was told.
+	// longestPause is the longest pause between attempts to claim, and to mark what was told.
 	longestPause = time.Second
 )
 
@@ -28,21 +28,24 @@ var hashes = maphash.MakeSeed()
 // a window that begins with the claim, so that one process tells the threshold, and a mark that it
 // was told. Both have the limit and the start of the period in their names, because the limit may
 // be raised, and a claim may come after the period has ended.
-type claim[O any] struct{ Sighting[O] }
+type claim[O any] struct {
+	Sighting[O]
+	failed bool // an attempt failed, and the store may have the claim all the same
+}
 
-// settle claims the thresholds and tells those that no process has told. It reports whether another
-// process has claimed some and has not told them yet.
-func (c *claim[O]) settle(cfg *Config[O]) (contested bool, err error) {
+// settle claims the thresholds, tells those that no process has told, and leaves in Bits those that
+// are claimed and not told yet.
+func (c *claim[O]) settle(cfg *Config[O]) error {
 	claims, marks, err := c.limits()
 	if err == nil {
 		err = c.find(cfg)
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	requests := c.requests(claims, marks)
 	if err := cfg.Send(requests); err != nil {
-		return false, err
+		return err
 	}
 	var told []request.Request
 	for i, percent := range c.Percents {
@@ -52,17 +55,25 @@ func (c *claim[O]) settle(cfg *Config[O]) (contested bool, err error) {
 		claimed, mark := requests[0].Admitted(), requests[1]
 		unmarked := mark.Admitted()
 		requests = requests[2:]
+		if claimed || !unmarked {
+			c.Bits &^= 1 << i
+		}
 		if claimed && unmarked {
 			cfg.Tell(&c.Sighting, percent)
 			mark.Op = algorithm.Decide
 			told = append(told, mark)
 		}
-		contested = contested || !claimed && unmarked
 	}
 	if len(told) > 0 && cfg.Send(told) != nil {
 		cfg.Tasks.Go(func() { sendAgain(cfg, told) })
 	}
-	return contested, nil
+	return nil
+}
+
+// isLate reports whether a mark of the claim's period may have ended.
+func (c *claim[O]) isLate() bool {
+	left := time.Duration(c.Span.Left) * time.Microsecond
+	return c.Span.Width > 0 && time.Since(c.Asked) > left+claimAge
 }
 
 // limits returns the limits of a claim and of a mark.
@@ -94,23 +105,24 @@ func (c *claim[O]) requests(claims, marks algorithm.Limit) (all []request.Reques
 // find finds the start of the period if the reply to the decision did not tell it. The store's
 // clock does: the period is a window that starts at a multiple of its width.
 func (c *claim[O]) find(cfg *Config[O]) error {
-	if c.Span.Start < 0 {
-		minutes, err := algorithm.NewCalendar(1, algorithm.Minute, time.UTC, time.Time{}, time.Now())
-		if err != nil {
-			return err
-		}
-		look := c.ask(algorithm.Peek, c.State.Suffix+":now", minutes.Current())
-		if err := cfg.Send([]request.Request{look}); err != nil {
-			return err
-		}
-		minute, _ := algorithm.SpanOf(look.Charges[0].Limit, look.Charges[0].Reply)
-		now := minute.Start + minute.Width - minute.Left
-		end := now + c.Span.Left // too late by less than the age, so by less than the width
-		c.Span.Start = end - end%c.Span.Width - c.Span.Width
+	if c.Span.Start >= 0 {
+		return nil
 	}
-	if age := time.Since(c.Asked); age > claimAge {
-		return fmt.Errorf("threshold: the decision is %v old", age)
+	minutes, err := algorithm.NewCalendar(1, algorithm.Minute, time.UTC, time.Time{}, time.Now())
+	if err != nil {
+		return err
 	}
+	age := time.Since(c.Asked).Microseconds()
+	look := c.ask(algorithm.Peek, c.State.Suffix+":now", minutes.Current())
+	if err := cfg.Send([]request.Request{look}); err != nil {
+		return err
+	}
+	minute, _ := algorithm.SpanOf(look.Charges[0].Limit, look.Charges[0].Reply)
+	now := minute.Start + minute.Width - minute.Left
+	// Wrong by the time of a round trip, and by as much as the clocks drift: far less than half of
+	// the width.
+	end := now - age + c.Span.Left + c.Span.Width/2
+	c.Span.Start = end - end%c.Span.Width - c.Span.Width
 	return nil
 }
 
@@ -125,11 +137,10 @@ func (c *claim[O]) ask(
 	}}}
 }
 
-// sendAgain marks what was told until the claim has ended. Then other processes tell it again.
+// sendAgain marks what was told until the store has it, whatever it answers, or the tasks are stopped.
 func sendAgain[O any](cfg *Config[O], told []request.Request) {
-	start := time.Now()
 	for pause := min(cfg.Pause, longestPause); cfg.Tasks.Sleep(pause); pause = min(2*pause, longestPause) {
-		if time.Since(start) > claimLasts || cfg.Send(told) == nil {
+		if cfg.Send(told) == nil {
 			return
 		}
 	}

@@ -27,7 +27,7 @@ type Config[O any] struct {
 	Tell  func(s *Sighting[O], percent int)
 	Tasks *breaker.Tasks
 	Clock func() int64 // microseconds
-	// Pause is the time after which a mark that the store did not take is sent again.
+	// Pause is the time after which a claim or a mark that the store did not take is sent again.
 	Pause time.Duration
 }
 
@@ -110,33 +110,56 @@ func (w *Watch[O]) See(s Sighting[O]) {
 	}
 	k.bits |= s.Bits
 	w.known[s.ID] = k
-	w.pending = append(w.pending, claim[O]{s})
+	w.pending = append(w.pending, claim[O]{Sighting: s})
 	if !w.working {
 		w.working = true
 		w.cfg.Tasks.Go(w.work)
 	}
 }
 
-// work makes the pending claims.
+// work makes the pending claims. One that fails is made again, behind the others.
 func (w *Watch[O]) work() {
+	first := min(w.cfg.Pause, longestPause)
+	pause := first
 	for {
-		w.mu.Lock()
-		if len(w.pending) == 0 {
-			w.pending, w.working = nil, false
-			w.mu.Unlock()
+		c, ok := w.next()
+		if !ok {
 			return
 		}
-		c := w.pending[0]
-		w.pending = w.pending[1:]
-		w.mu.Unlock()
-		contested, err := c.settle(&w.cfg)
+		err := c.settle(&w.cfg)
 		switch {
-		case err != nil:
-			w.forget(c.ID)
-		case contested:
+		case err == nil && c.Bits == 0:
+			pause = first
+		case err == nil && !c.failed:
 			w.retry(c.ID)
+		case c.isLate() || !w.cfg.Tasks.Sleep(pause):
+			w.forget(c.ID)
+		default:
+			c.failed = true
+			pause = min(2*pause, longestPause)
+			w.again(c)
 		}
 	}
+}
+
+// next takes the first of the pending claims. If there is none, the work ends.
+func (w *Watch[O]) next() (c claim[O], ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pending) == 0 {
+		w.pending, w.working = nil, false
+		return c, false
+	}
+	c = w.pending[0]
+	w.pending = w.pending[1:]
+	return c, true
+}
+
+// again puts a claim behind the others.
+func (w *Watch[O]) again(c claim[O]) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pending = append(w.pending, c)
 }
 
 // forget lets a later decision claim the thresholds of a state again. After the tasks are stopped,

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
@@ -16,11 +19,21 @@ import (
 
 var errDown = errors.New("the store is down")
 
+// fault is what becomes of the requests of a process.
+type fault int32
+
+const (
+	none      fault = iota
+	refused         // the store runs none
+	noMarks         // the store runs no mark
+	noAnswers       // the store runs them, and its replies are lost
+)
+
 // process is a Watch of one process on a store that all share.
 type process struct {
 	*threshold.Watch[string]
 	tasks breaker.Tasks
-	down  bool
+	fault atomic.Int32
 	told  []int // percent
 }
 
@@ -28,10 +41,17 @@ func newProcess(store *memstore.Store, clock func() int64) *process {
 	p := new(process)
 	p.Watch = threshold.New(threshold.Config[string]{
 		Send: func(requests []request.Request) error {
-			if p.down {
+			f := fault(p.fault.Load())
+			first := requests[0]
+			marks := first.Op == algorithm.Decide && !strings.HasSuffix(first.Charges[0].Suffix, ":claim")
+			if f == refused || f == noMarks && marks {
 				return errDown
 			}
-			return store.Decide(context.Background(), requests)
+			err := store.Decide(context.Background(), requests)
+			if f == noAnswers {
+				return errDown
+			}
+			return err
 		},
 		Tell:  func(_ *threshold.Sighting[string], percent int) { p.told = append(p.told, percent) },
 		Tasks: &p.tasks, Clock: clock, Pause: time.Millisecond,
@@ -39,24 +59,34 @@ func newProcess(store *memstore.Store, clock func() int64) *process {
 	return p
 }
 
-// see shows the process a state of which so much of the limit is used, and wants it to tell those
-// thresholds.
-func (p *process) see(t *testing.T, used, limit int64, want ...int) {
-	t.Helper()
+// spot shows the process a state of which so much of the limit is used.
+func (p *process) spot(used, limit int64, span algorithm.Span) {
 	percents := []int{80, 90, 100}
 	p.See(threshold.Sighting[string]{
 		Owner: "owner", ID: 1, Percents: percents, Bits: threshold.Reached(percents, used, limit),
 		State: threshold.State{Key: "{k}", Outer: 3, KeyHash: 7, Suffix: ":p:w"},
-		Used:  used, Limit: limit, Span: algorithm.Span{Start: 60_000_000, Width: 60_000_000},
-		Asked: time.Now(),
+		Used:  used, Limit: limit, Span: span, Asked: time.Now(),
 	})
+}
+
+// check waits until the process has nothing to do, and wants it to have told those thresholds.
+func (p *process) check(t *testing.T, want ...int) {
+	t.Helper()
 	if err := p.tasks.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(p.told, want) {
-		t.Errorf("%d of %d: told %v, want %v", used, limit, p.told, want)
+		t.Errorf("told %v, want %v", p.told, want)
 	}
 	p.told = nil
+}
+
+// see shows the process a state of a minute of which so much of the limit is used, and wants it to
+// tell those thresholds.
+func (p *process) see(t *testing.T, used, limit int64, want ...int) {
+	t.Helper()
+	p.spot(used, limit, algorithm.Span{Start: 60_000_000, Width: 60_000_000, Left: 60_000_000})
+	p.check(t, want...)
 }
 
 func TestOneProcessTellsAThreshold(t *testing.T) {
@@ -72,14 +102,92 @@ func TestOneProcessTellsAThreshold(t *testing.T) {
 	a.see(t, 101, 120)
 }
 
-func TestFailedClaimIsMadeByALaterSighting(t *testing.T) {
-	clock := func() int64 { return 61_000_000 }
-	p := newProcess(memstore.New(1000, clock), clock)
-	p.down = true
-	p.see(t, 80, 100)
-	p.down = false
-	p.see(t, 80, 100, 80)
-	p.see(t, 80, 100)
+// A threshold that is crossed while the store fails is told once, however long that lasts and
+// though no later decision finds it.
+func TestThresholdsOutliveFaults(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fault fault
+		lasts time.Duration
+		span  algorithm.Span
+		want  []int // afterwards
+	}{
+		"refused for a second":         {refused, time.Second, algorithm.Span{}, []int{80}},
+		"refused longer than a claim":  {refused, 12 * time.Second, algorithm.Span{}, []int{80}},
+		"refused for an hour":          {refused, time.Hour, algorithm.Span{}, []int{80}},
+		"refused in a minute":          {refused, 59 * time.Second, minute(30 * time.Second), []int{80}},
+		"refused till the mark is old": {refused, 91 * time.Second, minute(30 * time.Second), nil},
+		"marks, longer than a claim":   {noMarks, 12 * time.Second, algorithm.Span{}, []int{80}},
+		"marks, for an hour":           {noMarks, time.Hour, algorithm.Span{}, []int{80}},
+		"answers lost for a second":    {noAnswers, time.Second, algorithm.Span{}, []int{80}},
+		"answers lost for longer":      {noAnswers, 12 * time.Second, algorithm.Span{}, []int{80}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clock := func() int64 { return time.Now().UnixMicro() }
+				store := memstore.New(1000, clock)
+				a, b := newProcess(store, clock), newProcess(store, clock)
+				a.fault.Store(int32(tt.fault))
+				a.spot(80, 100, tt.span)
+				time.Sleep(tt.lasts)
+				a.fault.Store(int32(none))
+				a.check(t, tt.want...)
+				b.spot(80, 100, tt.span)
+				if tt.want != nil {
+					b.check(t)
+				}
+				a.tasks.Stop()
+				b.tasks.Stop()
+			})
+		})
+	}
+}
+
+// minute returns a span of a minute whose start the reply did not tell.
+func minute(left time.Duration) algorithm.Span {
+	return algorithm.Span{Start: -1, Width: time.Minute.Microseconds(), Left: left.Microseconds()}
+}
+
+// A claim that is late finds the period of its decision, in which another process has told the
+// threshold.
+func TestLateClaimFindsItsPeriod(t *testing.T) {
+	for _, lasts := range []time.Duration{
+		time.Second, 29 * time.Second, 31 * time.Second, 80 * time.Second,
+	} {
+		t.Run(lasts.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clock := func() int64 { return time.Now().UnixMicro() }
+				store := memstore.New(1000, clock)
+				a, b := newProcess(store, clock), newProcess(store, clock)
+				time.Sleep(30 * time.Second) // a bubble begins with a minute
+				a.fault.Store(int32(refused))
+				a.spot(80, 100, minute(30*time.Second))
+				b.spot(80, 100, minute(30*time.Second))
+				b.check(t, 80)
+				time.Sleep(lasts)
+				a.fault.Store(int32(none))
+				a.check(t)
+			})
+		})
+	}
+}
+
+// What the store does not take ends with the tasks.
+func TestStoppedTasksEndClaims(t *testing.T) {
+	for name, f := range map[string]fault{"claims": refused, "marks": noMarks} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clock := func() int64 { return time.Now().UnixMicro() }
+				p := newProcess(memstore.New(1000, clock), clock)
+				p.fault.Store(int32(f))
+				p.spot(80, 100, algorithm.Span{})
+				time.Sleep(time.Minute)
+				p.tasks.Stop()
+				if err := p.tasks.Wait(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 func TestReachedIsExact(t *testing.T) {
