@@ -55,6 +55,6 @@ func (m *Meter) estimate(r *http.Request, x *exchange, body []byte) (Usage, erro
 	l := m.learnt(x.request.Model)
 	return Usage{
 		Input:  l.input.of(x.guess.input),
-		Output: min(x.guess.output, l.answers(x.request.Effort).output.of(x.guess.output)),
+		Output: min(x.guess.output, l.output.of(x.guess.output)),
 	}, nil
 }

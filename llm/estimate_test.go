@@ -134,22 +134,3 @@ func TestCutStreamPaysWhatItHasShown(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 }
-
-// The output is learnt for each effort of reasoning.
-func TestEffortIsLearnt(t *testing.T) {
-	r := newRig(t, core.UnitTokens, 1_000_000, nil)
-	outputs := map[string]int64{"low": 100, "high": 900, "": 500}
-	for range 20 {
-		for effort, output := range outputs {
-			r.handle(sent("application/json", fmt.Sprintf(
-				`{"usage":{"prompt_tokens":1,"completion_tokens":%d}}`, output)))
-			read(t, r.post(chatPath, fmt.Sprintf(`{"model":"m","max_tokens":1000,"reasoning_effort":%q}`, effort)))
-			<-r.reports
-		}
-	}
-	outputs["unheard"] = outputs[""]
-	for effort, output := range outputs {
-		read(t, r.post(chatPath, fmt.Sprintf(`{"model":"m","max_tokens":1000,"reasoning_effort":%q}`, effort)))
-		near(t, effort, (<-r.reports).Estimate.Output, output)
-	}
-}

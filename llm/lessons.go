@@ -2,28 +2,14 @@ package llm
 
 import (
 	"math"
-	"slices"
 	"sync"
 )
 
 // lessons are the ratios that this process has learnt of one model.
 type lessons struct {
-	input   ratio                 // tokens of the prompt to the guess
-	efforts [len(efforts)]answers // by the effort that a request asks for
-}
-
-// answers are the ratios of a model at one effort of reasoning.
-type answers struct {
+	input  ratio // tokens of the prompt to the guess
 	output ratio // tokens of the output to the cap
 	text   ratio // tokens of the output to the text seen of a stream
-}
-
-// efforts are those that APIs know. All others count as the first.
-var efforts = [...]string{"", "none", "minimal", "low", "medium", "high", "xhigh", "max"}
-
-// answers returns the ratios of an effort.
-func (l *lessons) answers(effort string) *answers {
-	return &l.efforts[max(0, slices.Index(efforts[:], effort))]
 }
 
 // learnt returns the lessons of a model. Models that have no entry share theirs, so that clients
@@ -50,10 +36,9 @@ func (x *exchange) learn(used Usage) {
 	if x.request.Files == 0 { // PromptBytes has no true size of files
 		l.input.learn(used.prompt().Total(), x.guess.input, mostInput)
 	}
-	a := l.answers(x.request.Effort)
-	a.output.learn(used.Output, x.guess.output, mostOutput)
+	l.output.learn(used.Output, x.guess.output, mostOutput)
 	if o := x.tap.Response(); x.request.Stream {
-		a.text.learn(used.Output, o.TextTokens(), mostOutput)
+		l.text.learn(used.Output, o.TextTokens(), mostOutput)
 	}
 }
 

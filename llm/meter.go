@@ -18,9 +18,9 @@ import (
 // It estimates the input of a request by the kinds of its bytes: a token for four bytes of prose,
 // for three of other scripts, and for one and a half of digits and base64. A file counts as what an
 // image costs. The output is the request's own cap, at most Config.MaxOutput for each answer. The
-// Meter corrects both by the ratio of actual to estimated tokens in the model's last requests, that
-// of the output by the effort of reasoning. Models that are not in Config.Models share one ratio. A
-// budget counts an estimate above its limit as the limit, so that a large request can pass.
+// Meter corrects both by the ratio of actual to estimated tokens in the model's last requests.
+// Models that are not in Config.Models share one ratio. A budget counts an estimate above its limit
+// as the limit, so that a large request can pass.
 //
 // When the response has ended, the budgets count what it used in place of the estimate:
 //

@@ -37,9 +37,6 @@ type Request struct {
 	PromptBytes int64
 	// Files is the number of images, audio clips and files that the model reads.
 	Files int64
-	// Effort is how much the model is asked to reason, such as low. It is empty if the client does
-	// not say.
-	Effort string
 	// Estimate is what the request is expected to use. It is zero in Config.Estimate.
 	Estimate Usage
 }
@@ -65,7 +62,7 @@ func (x *exchange) asks() Request {
 func requestOf(q *wire.Request) Request {
 	return Request{
 		Format: Format{q.Format.Base()}, Model: q.Model, Stream: q.Stream, MaxOutput: q.MaxOutput,
-		Choices: q.Choices, PromptBytes: q.PromptBytes, Files: q.Files, Effort: q.Effort,
+		Choices: q.Choices, PromptBytes: q.PromptBytes, Files: q.Files,
 	}
 }
 

@@ -12,8 +12,7 @@ const (
 	askUsage   // stream_options.include_usage
 	askMaxOutput
 	askChoices
-	askLabel // a string that decides the price
-	askEffort
+	askLabel      // a string that decides the price
 	askImageModel // of a tool that draws images
 	readText      // strings count
 	readTokens    // strings count, and a number is a token
@@ -23,7 +22,7 @@ const (
 	readSourceType
 	readSourceData
 
-	lastAsk = askEffort // roles up to here may stand once
+	lastAsk = askLabel // roles up to here may stand once
 )
 
 // asked has the meanings of a request. Of several paths to max_output, the first that is stated
@@ -36,7 +35,6 @@ var asked = map[string]jsonscan.Role{
 	"max_output":  askMaxOutput,
 	"choices":     askChoices,
 	"label:":      askLabel,
-	"effort":      askEffort,
 	"image_model": askImageModel,
 	"text":        readText,
 	"tokens":      readTokens,
@@ -59,7 +57,6 @@ var conversation = map[string]string{
 	"stream":  "stream",
 	"text":    "messages.** input.** instructions.** system.** prompt.**",
 	"json":    "tools functions response_format text output_format output_config " + blocks + "input",
-	"effort":  "reasoning_effort reasoning.effort",
 	"choices": "n",
 
 	"label:service_tier": "service_tier",

@@ -14,7 +14,6 @@ var GeminiGenerate = formatOf(Table{
 	Request: map[string]string{
 		"max_output": "{generationConfig,generation_config}.{maxOutputTokens,max_output_tokens}",
 		"choices":    "{generationConfig,generation_config}.{candidateCount,candidate_count}",
-		"effort":     "generationConfig.thinkingConfig.thinkingLevel",
 		"text": "{contents,contents[]}.parts[].text {contents,contents[]}.parts.text " +
 			"{systemInstruction,system_instruction}.{parts[],parts}.text",
 		"json": "{contents,contents[]}.parts[].{functionCall,functionResponse} tools toolConfig " +

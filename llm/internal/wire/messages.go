@@ -12,7 +12,6 @@ var AnthropicMessages = formatOf(Table{
 	Request: with(conversation, map[string]string{
 		"max_output": "max_tokens",
 		"choices":    "",
-		"effort":     "output_config.effort",
 	}),
 	Response: with(messagesUsage("{,message.,delta.}usage"), map[string]string{
 		"type":  "type",

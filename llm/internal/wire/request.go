@@ -34,7 +34,6 @@ type Request struct {
 	PromptBytes int64  // bytes that the model reads, without files
 	Files       int64  // that the model reads
 	AsksUsage   bool   // stream_options.include_usage is true
-	Effort      string // of the reasoning, such as low; empty if the client states none
 	ImageModel  string // that a tool of the model draws with, or empty
 
 	// Labels is what the client asks for of what decides the price, in lower case: service_tier,
@@ -249,8 +248,6 @@ func (p *requestParser) prompt(s *jsonscan.Scanner, n *node, kind byte) {
 	switch n.Role {
 	case askLabel:
 		q.Labels = withLabel(q.Labels, n.Name, s.Text())
-	case askEffort:
-		q.Effort = strings.ToLower(string(s.Text()))
 	case askImageModel:
 		q.ImageModel = string(s.Text())
 	case readText, readTokens, readRaw:

@@ -115,8 +115,8 @@ func TestRequestFields(t *testing.T) {
 }
 
 // stated returns what a request states, without what follows from it.
-func stated(q wire.Request) [9]any {
-	return [...]any{q.Format, q.Model, q.Stream, q.MaxOutput, q.Choices, q.PromptBytes, q.Files, q.AsksUsage, q.Effort}
+func stated(q wire.Request) [8]any {
+	return [...]any{q.Format, q.Model, q.Stream, q.MaxOutput, q.Choices, q.PromptBytes, q.Files, q.AsksUsage}
 }
 
 // parse reads the body of a request whose path names no model.
@@ -134,7 +134,7 @@ func TestRequestsOfFormats(t *testing.T) {
 		{wire.GeminiGenerate, `{"model":"m","contents":[{"role":"user","parts":[{"text":"Hello"},{"inline_data":{"data":"AA"}},` +
 			`{"fileData":{"fileUri":"x"}}]}],"systemInstruction":{"parts":[{"text":"Be"}]},` +
 			`"generationConfig":{"maxOutputTokens":9,"candidateCount":2,"thinkingConfig":{"thinkingLevel":"HIGH"}}}`,
-			wire.Request{MaxOutput: 9, Choices: 2, PromptBytes: 7, Files: 2, Effort: "high"}},
+			wire.Request{MaxOutput: 9, Choices: 2, PromptBytes: 7, Files: 2}},
 		{wire.BedrockConverse, `{"messages":[{"content":[{"text":"Hello"},{"image":{"source":{"bytes":"AA"}}},` +
 			`{"toolResult":{"content":[{"text":"Be"},{"document":{"source":{"bytes":"AA"}}}]}}]}],` +
 			`"inferenceConfig":{"maxTokens":9}}`,
@@ -148,7 +148,7 @@ func TestRequestsOfFormats(t *testing.T) {
 		{wire.OpenAICompletions, `{"model":"m","prompt":["Hello"],"suffix":"Be","n":2,"best_of":3,"max_tokens":null}`,
 			wire.Request{Choices: 3, PromptBytes: 7}},
 		{wire.OpenAIResponses, `{"model":"m","input":"Hello","reasoning":{"effort":"low"},"max_output_tokens":9}`,
-			wire.Request{MaxOutput: 9, Choices: 1, PromptBytes: 5, Effort: "low"}},
+			wire.Request{MaxOutput: 9, Choices: 1, PromptBytes: 5}},
 	} {
 		body := c.body
 		if !strings.Contains(body, `"model"`) {
