@@ -37,7 +37,7 @@ func newCatalog(models map[string]Model, listed *priceList) *catalog {
 		c.add(&m.Tariff)
 	}
 	if len(c.all) > 0 {
-		c.dearest = &Model{Weights: c.weights(), Tariff: c.bound()}
+		c.dearest = &Model{Tariff: c.bound()}
 	}
 	return c
 }
@@ -59,18 +59,6 @@ func (c *catalog) add(t *Tariff) {
 			c.token = max(c.token, p)
 		}
 	}
-}
-
-// weights returns the highest weight of each kind.
-func (c *catalog) weights() (w Weights) {
-	for _, m := range c.all {
-		o := m.weights()
-		w = Weights{
-			max(w.Input, o.Input), max(w.CacheRead, o.CacheRead), max(w.CacheWrite, o.CacheWrite),
-			max(w.Output, o.Output),
-		}
-	}
-	return w
 }
 
 // bound returns a tariff by which every bill costs at least what it costs by any of the models.

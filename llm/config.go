@@ -26,9 +26,9 @@ type Config struct {
 	RetryWithin time.Duration
 	// Budgets are the limits on tokens and on money. At least one is required.
 	Budgets []Budget
-	// Models has what the tokens of each model count, by its name in the request or the response.
-	// The one that the response names counts, if it is here; see Bill.Model. A budget of money needs Models or Prices. Without both, the Meter accepts any model,
-	// and each token is one unit.
+	// Models has what requests to each model cost, by its name in the request or the response. The
+	// one that the response names counts, if it is here; see Bill.Model. A budget of money needs
+	// Models or Prices. Without both, the Meter accepts any model.
 	Models map[string]Model
 	// UnknownModel decides about a request for a model that is in neither Models nor Prices. The
 	// zero value refuses it.

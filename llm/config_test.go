@@ -29,7 +29,7 @@ func TestNewReportsEveryFault(t *testing.T) {
 			{Policy: policy("calls", core.UnitTokens, 1), Key: tenant},
 		},
 		Models: map[string]llm.Model{
-			"m": {Weights: llm.Weights{Output: -1}, MaxOutput: -3, Tariff: llm.Tariff{
+			"m": {MaxOutput: -3, Tariff: llm.Tariff{
 				Price:   llm.Price{CacheRead: -2},
 				Steps:   []llm.Step{{From: 5}, {From: 5, Price: llm.Price{Output: 1}}, {}},
 				Units:   map[string]int64{"web_search": -2},
@@ -52,7 +52,7 @@ func TestNewReportsEveryFault(t *testing.T) {
 		"Budgets[1].Policy counts requests",
 		"Budgets[2].Policy is missing", "Budgets[2].NoKey is 9",
 		`Budgets[3].Policy is named "rule"`, `Budgets[4].Policy is named "calls"`,
-		`Models["m"].Weights has -1`, `Models["m"].Tariff.Price has -2`,
+		`Models["m"].Tariff.Price has -2`,
 		`Tariff.Steps[0].Price is empty`, `Tariff.Steps[1].Price is {`, `Tariff.Steps[1].From is 5`,
 		`Tariff.Steps[2].From is 0`, `Tariff.Steps[2].Price is empty`,
 		`Tariff.Units["web_search"] is -2`, `Tariff.Factors["service_tier:flex"] is 0`,
@@ -174,9 +174,6 @@ func TestUnmeteredConfigurationsAreFaults(t *testing.T) {
 	money, tokens := policy("money", core.UnitMicroDollars, 1000), policy("tokens", core.UnitTokens, 1000)
 	for want, change := range map[string]func(*llm.Config){
 		`Models["m"] has no Tariff`: func(cfg *llm.Config) { cfg.Models = map[string]llm.Model{"m": {}} },
-		`Models["m"].Weights is`: func(cfg *llm.Config) {
-			cfg.Models = map[string]llm.Model{"m": {Tariff: free, Weights: llm.Weights{Output: 4}}}
-		},
 		`Models["m"].Tariff.Price is`: func(cfg *llm.Config) {
 			cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: llm.Price{CacheRead: 4}}}}
 		},

@@ -2,6 +2,7 @@ package llm
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -41,13 +42,11 @@ func (p *pricing) units(unit core.Unit, b *Bill) int64 {
 		cost, _ := p.cost(b)
 		return cost
 	}
-	model, _ := p.modelOf(b.Model)
-	sum := model.tokens(unit, b.Usage)
+	tokens := b.Usage.of(unit)
 	for _, o := range b.Others {
-		model, _ := p.modelOfOther(o.Model)
-		sum.add(model.tokens(unit, o.Usage))
+		tokens += min(o.Usage.of(unit), math.MaxInt64-tokens)
 	}
-	return sum.clamped()
+	return tokens
 }
 
 // modelOf returns the model that prices what a model used that the response names, and whether it is
@@ -78,17 +77,6 @@ func (p *pricing) replaced(served string) bool {
 	base := p.requested[strings.LastIndexByte(p.requested, '/')+1:] // without the provider of a router
 	return served != "" && !p.deployed &&
 		!strings.Contains(strings.ToLower(served), strings.ToLower(base))
-}
-
-// tokens returns the weighted tokens of a usage.
-func (m *Model) tokens(unit core.Unit, u Usage) amount {
-	switch unit {
-	case core.UnitInputTokens:
-		u = u.prompt()
-	case core.UnitOutputTokens:
-		u = u.answer()
-	}
-	return m.weights().of(u)
 }
 
 // cost returns the micro-dollars of a bill, and what no tariff prices: models, units and labels that

@@ -187,7 +187,7 @@ func TestTariffByTheHour(t *testing.T) {
 	}
 }
 
-// The model that the response names has its own tariff, and its tokens their weights. Another model
+// The model that the response names has its own tariff. Another model
 // that served does not change the price if nobody knows it, but is reported.
 func TestServedModelDecidesThePrice(t *testing.T) {
 	for _, c := range []struct {

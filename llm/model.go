@@ -2,11 +2,8 @@ package llm
 
 import "github.com/headgate/headgate/llm/internal/wire"
 
-// Model is what the tokens of a model count.
+// Model is what requests to a model cost and use.
 type Model struct {
-	// Weights are the units of one token under the budgets of tokens, such as an Output of 4 for
-	// output that counts four times. The zero value is 1 for each kind.
-	Weights Weights
 	// Tariff is what a request costs under the budgets of money, which require it.
 	Tariff Tariff
 	// MaxOutput replaces Config.MaxOutput. It is at most 1e9. Zero keeps Config.MaxOutput.
@@ -14,7 +11,6 @@ type Model struct {
 }
 
 func (m *Model) check(at string, money bool, fault func(string, ...any)) {
-	m.Weights.check(at+".Weights", fault)
 	m.Tariff.check(at+".Tariff", fault)
 	if money && m.Tariff.isZero() {
 		fault("%s has no Tariff, and a budget counts money: set its Price, or Free prices", at)

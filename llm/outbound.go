@@ -15,8 +15,8 @@ import (
 
 // OutboundConfig configures an Outbound. The fields that Config has too mean the same there.
 type OutboundConfig struct {
-	// Models has what the tokens of each model count. Without Models and Prices each token is one
-	// unit. A model that is in neither of them counts as the dearest.
+	// Models has what requests to each model cost. A model that is neither here nor in Prices costs
+	// as much as the dearest.
 	Models map[string]Model
 	// Prices has models of files beside Models. It may be nil.
 	Prices *Prices

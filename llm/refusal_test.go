@@ -266,17 +266,16 @@ func TestDearestModel(t *testing.T) {
 	r := newRig(t, core.UnitOutputTokens, 1000, func(cfg *llm.Config) {
 		cfg.UnknownModel = llm.UnknownModelDearest
 		cfg.Models = map[string]llm.Model{
-			"heavy": {Weights: llm.Weights{Input: 2, Output: 3},
-				Tariff: llm.Tariff{Price: llm.Price{Input: 1, Output: 1_000_000}}},
-			"dear": {Tariff: llm.Tariff{Price: llm.Price{Input: 5_000_000, Output: 5_000_000}}},
+			"cheap": {Tariff: llm.Tariff{Price: llm.Price{Input: 1, Output: 1_000_000}}},
+			"dear":  {Tariff: llm.Tariff{Price: llm.Price{Input: 5_000_000, Output: 5_000_000}}},
 		}
 		cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: tokens, Key: tenant},
 			llm.Budget{Policy: money, Key: tenant})
 	})
 	r.answer = chat(7, 11)
 	read(t, r.post(chatPath, streamed))
-	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 33)
-	if a, b := r.usedOf(tokens), r.usedOf(money); a != 47 || b != 90 {
+	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 11)
+	if a, b := r.usedOf(tokens), r.usedOf(money); a != 18 || b != 90 {
 		t.Errorf("%d tokens and %d micro-dollars are used", a, b)
 	}
 }

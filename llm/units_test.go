@@ -23,7 +23,7 @@ var user = keyfunc.Must(keyfunc.Header("X-User"))
 // free is the tariff of a model that costs nothing.
 var free = llm.Tariff{Price: llm.Price{Input: llm.Free, Output: llm.Free}}
 
-// A budget counts what its unit says, with the weights or the prices of the model.
+// A budget counts what its unit says, with the prices of the model.
 func TestUnits(t *testing.T) {
 	// 100 tokens of the prompt, of which 40 come from a cache, and 50 of output.
 	answer := func(w http.ResponseWriter, _ *http.Request) {
@@ -40,14 +40,8 @@ func TestUnits(t *testing.T) {
 		{"tokens", core.UnitTokens, llm.Model{}, 150},
 		{"input tokens", core.UnitInputTokens, llm.Model{}, 100},
 		{"output tokens", core.UnitOutputTokens, llm.Model{}, 50},
-		{"weighted tokens", core.UnitTokens,
-			llm.Model{Weights: llm.Weights{Input: 10, CacheRead: 1, Output: 40}}, 2640},
-		{"weighted input tokens", core.UnitInputTokens,
-			llm.Model{Weights: llm.Weights{Input: 10, CacheRead: 1, Output: 40}}, 640},
-		{"weighted output tokens", core.UnitOutputTokens,
-			llm.Model{Weights: llm.Weights{Input: 10, CacheRead: 1, Output: 40}}, 2000},
-		{"weight of the cache is that of the input", core.UnitTokens,
-			llm.Model{Weights: llm.Weights{Input: 2, Output: 1}}, 250},
+		{"a tariff does not change tokens", core.UnitTokens,
+			llm.Model{Tariff: llm.Tariff{Price: llm.Price{Input: 10, Output: 40}}}, 150},
 		{"price of the cache is that of the input", core.UnitMicroDollars,
 			llm.Model{Tariff: llm.Tariff{Price: llm.Price{Input: 1_000_000, Output: 1_000_000}}}, 150},
 		{"money", core.UnitMicroDollars,
@@ -58,9 +52,6 @@ func TestUnits(t *testing.T) {
 			llm.Model{Tariff: llm.Tariff{Price: llm.Price{Input: 1, CacheRead: 1, Output: 1}}}, 1},
 		{"exact money is not rounded", core.UnitMicroDollars,
 			llm.Model{Tariff: llm.Tariff{Price: llm.Price{Input: 10_000, CacheRead: 10_000, Output: 20_000}}}, 2},
-		{"weights do not change money", core.UnitMicroDollars,
-			llm.Model{Weights: llm.Weights{Input: 9, Output: 9},
-				Tariff: llm.Tariff{Price: llm.Price{Input: 1_000_000, Output: 2_000_000}}}, 200},
 		{"free model", core.UnitMicroDollars, llm.Model{Tariff: free}, 0},
 		{"absurd price is at most twice the limit", core.UnitMicroDollars,
 			llm.Model{Tariff: llm.Tariff{Price: llm.Price{Input: 1, Output: 1 << 62}}}, 20_000},

@@ -1,6 +1,9 @@
 package llm
 
-import "github.com/headgate/headgate/llm/internal/wire"
+import (
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/llm/internal/wire"
+)
 
 // Usage is the tokens that one request used. The numbers do not overlap, except Reasoning.
 type Usage struct {
@@ -36,9 +39,15 @@ func (u Usage) prompt() Usage {
 	return u
 }
 
-// answer returns the part that the model wrote.
-func (u Usage) answer() Usage {
-	return Usage{Output: u.Output, AudioOut: u.AudioOut, ImageOut: u.ImageOut, Reasoning: u.Reasoning}
+// of returns the tokens that a budget with a unit of tokens counts.
+func (u Usage) of(unit core.Unit) int64 {
+	switch unit {
+	case core.UnitInputTokens:
+		u = u.prompt()
+	case core.UnitOutputTokens:
+		u = Usage{Output: u.Output, AudioOut: u.AudioOut, ImageOut: u.ImageOut}
+	}
+	return u.Total()
 }
 
 // positive returns the usage with 0 in place of negative numbers, and Reasoning within Output.

@@ -46,11 +46,10 @@ type user struct {
 // The shapes of the entries in the file.
 type (
 	modelEntry struct {
-		Price     weightsEntry `json:"price"`   // of a million tokens, in micro-dollars
-		Weights   weightsEntry `json:"weights"` // of a token; 1 each if omitted
-		MaxOutput int64        `json:"max_output"`
+		Price     priceEntry `json:"price"` // of a million tokens, in micro-dollars
+		MaxOutput int64      `json:"max_output"`
 	}
-	weightsEntry struct {
+	priceEntry struct {
 		Input      int64 `json:"input"`
 		CacheRead  int64 `json:"cache_read"`
 		CacheWrite int64 `json:"cache_write"`
@@ -119,24 +118,18 @@ func (m modelEntry) model(f *faults, at string) llm.Model {
 	f.between(at+".max_output", m.MaxOutput, 0, maxCount)
 	return llm.Model{
 		Tariff:    llm.Tariff{Price: m.Price.price(f, at+".price")},
-		Weights:   m.Weights.weights(f, at+".weights"),
 		MaxOutput: m.MaxOutput,
 	}
 }
 
-func (w weightsEntry) price(f *faults, at string) llm.Price {
-	p := w.weights(f, at)
+func (p priceEntry) price(f *faults, at string) llm.Price {
+	f.between(at+".input", p.Input, 0, maxCount)
+	f.between(at+".cache_read", p.CacheRead, 0, maxCount)
+	f.between(at+".cache_write", p.CacheWrite, 0, maxCount)
+	f.between(at+".output", p.Output, 0, maxCount)
 	return llm.Price{
 		Input: p.Input, CacheRead: p.CacheRead, CacheWrite: p.CacheWrite, Output: p.Output,
 	}
-}
-
-func (w weightsEntry) weights(f *faults, at string) llm.Weights {
-	f.between(at+".input", w.Input, 0, maxCount)
-	f.between(at+".cache_read", w.CacheRead, 0, maxCount)
-	f.between(at+".cache_write", w.CacheWrite, 0, maxCount)
-	f.between(at+".output", w.Output, 0, maxCount)
-	return llm.Weights(w)
 }
 
 func (p *plan) check(f *faults, at string) {

@@ -15,7 +15,7 @@ func TestSamplePlans(t *testing.T) {
 	if team := p.plans["team"]; team.TokensPerMinute != 5000 || team.maxWait != 30*time.Second || p.plans["trial"].OutputTokensPerMinute != 0 {
 		t.Errorf("plans %+v, %+v", team, p.plans["trial"])
 	}
-	if small := p.models["example-small"]; small.Weights.Output != 2 || small.Tariff.Price.CacheWrite != 250_000 || small.MaxOutput != 512 {
+	if small := p.models["example-small"]; small.Tariff.Price.CacheWrite != 250_000 || small.MaxOutput != 512 {
 		t.Errorf("model %+v", small)
 	}
 	for key, want := range map[string]string{ann: "acme/ann", bob: "acme/bob", eve: "globex/eve"} {
@@ -54,7 +54,6 @@ func TestPlansFaults(t *testing.T) {
 		{"no queue", `"queue": 4`, `"queue": 0`, []string{`plans.team has a queue of 0 and a max_wait of "30s": set both or neither`}},
 		{"bad wait", `"max_wait": "30s"`, `"max_wait": "30"`, []string{`plans.team.max_wait is "30": it must be a duration above 0, such as 30s`}},
 		{"price", `"input": 3000000`, `"input": -3`, []string{"models.example-large.price.input is -3: it must be between 0 and 1000000000000"}},
-		{"weight", `"output": 2}`, `"output": -2}`, []string{"models.example-small.weights.output is -2: it must be between 0 and 1000000000000"}},
 		{"output", `"max_output": 512`, `"max_output": -1`, []string{"models.example-large.max_output is -1: it must be between 0 and 1000000000000"}},
 		{"unknown plan", `"plan": "trial"`, `"plan": "gold"`, []string{`tenants.globex.plan is "gold", which is not in plans`}},
 		{"plan with a fault", `"queue": 4`, `"queue": -1`, []string{
