@@ -48,7 +48,7 @@ func events(t *testing.T, f llm.Format) []string {
 // recorded returns a file of the package llm.
 func recorded(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "adapters", "llm", filepath.FromSlash(path)))
+	text, err := os.ReadFile(filepath.Join("..", "..", "llm", filepath.FromSlash(path)))
 	if err != nil {
 		t.Fatal(err)
 	}
