@@ -242,6 +242,7 @@ func (h *hanging) Close() error {
 
 // A refusal whose body hangs cools for what its headers tell, and its caller gets it all the same.
 func TestHangingRefusal(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		status int
 		header http.Header
@@ -253,6 +254,7 @@ func TestHangingRefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachGate(t, func(t *testing.T, g *core.Gate) {
+				t.Parallel()
 				long := strings.Repeat("x", 200<<10)
 				body := &hanging{
 					first: strings.NewReader("slow "), rest: strings.NewReader(long),

@@ -276,7 +276,9 @@ func TestLongestCooldownHolds(t *testing.T) {
 
 // Requests that wait for a cooldown go on in their order, spread over the first second after it.
 func TestResumptionIsSpread(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate) {
+		t.Parallel()
 		calmly(t, func() error { return resume(t, g) })
 	})
 }
@@ -332,6 +334,7 @@ func overtaken(order []string) (most int) {
 
 // A dead Redis does not stop cooldowns: this process obeys those that it has seen.
 func TestCooldownWithoutRedis(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := gatetest.Redis(t, s.Client(t), core.Config{Timeout: gatetest.ShortTimeout})
 	a := new(answers)
@@ -350,6 +353,7 @@ func TestCooldownWithoutRedis(t *testing.T) {
 
 // Policies and slots decide by their failure modes while Redis is dead.
 func TestFailureModes(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := gatetest.Redis(t, s.Client(t), core.Config{Timeout: gatetest.ShortTimeout, Replicas: 4})
 	s.Kill()
@@ -389,7 +393,9 @@ func TestFailureModes(t *testing.T) {
 
 // A stream that began well, and then tells an error, cools and forgives no guess.
 func TestErrorInAStream(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate) {
+		t.Parallel()
 		const text = "event: message_start\ndata: {\"type\":\"message_start\"}\n\n" +
 			"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\"}}\n\n"
 		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -19,6 +19,8 @@ import (
 	"github.com/headgate/headgate/outbound"
 )
 
+func TestMain(m *testing.M) { redistest.Main(m) }
+
 // eachGate runs f on a Gate in memory and on one on every Redis.
 func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate)) {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -64,7 +65,7 @@ func TestLoadProcess(t *testing.T) {
 	})
 	defer func() { _ = client.Close() }()
 	g := gatetest.Redis(t, client, core.Config{Prefix: l.Prefix, Timeout: gatetest.LongTimeout})
-	tr := l.transport(t, g)
+	tr := l.transport(t, g, &http.Transport{MaxIdleConnsPerHost: 1000})
 	fmt.Println("ready")
 	in := bufio.NewScanner(os.Stdin)
 	in.Scan()
@@ -75,13 +76,13 @@ func TestLoadProcess(t *testing.T) {
 	fmt.Println(string(done))
 }
 
-func (l *load) transport(t *testing.T, g *core.Gate) *outbound.Transport {
+func (l *load) transport(t *testing.T, g *core.Gate, base http.RoundTripper) *outbound.Transport {
 	meter, err := llm.NewOutbound(llm.OutboundConfig{CountsCap: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := outbound.Config{
-		Base: &http.Transport{MaxIdleConnsPerHost: 1000}, Gate: g, Meter: meter, MaxWait: l.MaxWait,
+		Base: base, Gate: g, Meter: meter, MaxWait: l.MaxWait,
 	}
 	rule := func(name string, unit core.Unit, a core.Algorithm) {
 		p := gatetest.Policy(t, core.PolicyConfig{Name: name, Unit: unit, Algorithm: a})
@@ -188,50 +189,103 @@ func (l load) start(t *testing.T, processes int) (wait func() loadDone) {
 			if err := json.Unmarshal(p.lines.Bytes(), &one); err != nil {
 				t.Fatalf("process %d: %q: %v", i, p.lines.Text(), err)
 			}
-			sum.OK, sum.Busy, sum.Refused, sum.Failed = sum.OK+one.OK, sum.Busy+one.Busy, sum.Refused+one.Refused, sum.Failed+one.Failed
-			sum.Late = max(sum.Late, one.Late)
-			if one.Error != "" {
-				sum.Error = one.Error
-			}
+			sum.add(one)
 		}
 		return sum
 	}
 }
 
-// starved reports whether the machine let a process stand still for so long that a test of it tells
-// nothing about the Transport. It tries the test again then, and gives up after some times.
-func (d *loadDone) starved(t *testing.T, try int) bool {
-	if d.Late < 50*time.Millisecond {
-		return false
+// together runs transports on one Gate in memory under a load of a provider, in a bubble.
+func (l load) together(t *testing.T, p *provider.Provider, transports int) (sum loadDone) {
+	t.Helper()
+	g := gatetest.Memory(t, core.Config{})
+	l.URL = "http://example.com"
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range transports {
+		tr := l.transport(t, g, answering(p))
+		all.Go(func() {
+			one := l.run(t, tr)
+			mu.Lock()
+			defer mu.Unlock()
+			sum.add(one)
+		})
 	}
-	t.Logf("try %d: a process did not run for %v", try, d.Late)
-	return true
+	all.Wait()
+	return sum
 }
 
-const tries = 3
-
-// lasting returns how long a load test runs.
-func lasting(short time.Duration) time.Duration {
-	if gatetest.Long() {
-		return time.Minute
-	}
-	return short
-}
-
-// Four processes under twice the load that a provider takes use it to its limits, in order, and it
-// refuses nothing.
-func TestProcessesUseAProviderToItsLimits(t *testing.T) {
-	s := redistest.Start(t)
-	for try := range tries {
-		if useToTheLimits(t, s, try) {
-			return
+// answering is a base transport whose responses are those of a handler, once they are complete.
+func answering(h http.Handler) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Body == nil {
+			r.Body = http.NoBody
 		}
-	}
-	t.Skip("the machine is too busy to tell how much of the provider is used")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Result(), nil
+	})
 }
 
-func useToTheLimits(t *testing.T, s *redistest.Server, try int) (told bool) {
-	const perSecond, tokensPerMinute, streams = 60, 144_000, 40
+func (d *loadDone) add(one loadDone) {
+	d.OK, d.Busy, d.Refused, d.Failed = d.OK+one.OK, d.Busy+one.Busy, d.Refused+one.Refused, d.Failed+one.Failed
+	d.Late = max(d.Late, one.Late)
+	if one.Error != "" {
+		d.Error = one.Error
+	}
+}
+
+// untilCalm runs f until it tells something, some times at most. It tells nothing about the Transport
+// if the machine let a process stand still.
+func untilCalm(t *testing.T, f func(try int) (late time.Duration, fault string)) {
+	t.Helper()
+	for try := range 3 {
+		late, fault := f(try)
+		switch {
+		case fault == "":
+			return
+		case late < 50*time.Millisecond:
+			t.Fatal(fault)
+		}
+		t.Logf("try %d: a process did not run for %v", try, late)
+	}
+	t.Skip("the machine is too busy")
+}
+
+// Transports under twice the load that a provider takes use it to its limits, in order, and it refuses
+// nothing.
+func TestProviderIsUsedToItsLimits(t *testing.T) {
+	t.Run("memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p, l := aProvider()
+			l.For = 4 * time.Second
+			if fault := useToTheLimits(t, p, l.together(t, p, 4)); fault != "" {
+				t.Error(fault)
+			}
+		})
+	})
+	t.Run("processes", func(t *testing.T) {
+		if !gatetest.Long() {
+			t.Skip("it takes a minute")
+		}
+		s := redistest.Start(t)
+		untilCalm(t, func(try int) (time.Duration, string) {
+			p, l := aProvider()
+			u := httptest.NewServer(p)
+			defer u.Close()
+			l.Addr, l.Prefix, l.URL, l.For = s.Addr, fmt.Sprint("try", try), u.URL, time.Minute
+			done := l.start(t, 4)()
+			return done.Late, useToTheLimits(t, p, done)
+		})
+	})
+}
+
+const perSecond, tokensPerMinute = 60, 144_000
+
+// aProvider returns a provider, and the load of one of four clients that know its limits and ask for
+// twice as much.
+func aProvider() (*provider.Provider, load) {
+	const streams = 40
 	p := provider.New(provider.Config{
 		Form: provider.OpenAI,
 		Limits: []provider.Limit{
@@ -242,30 +296,25 @@ func useToTheLimits(t *testing.T, s *redistest.Server, try int) (told bool) {
 		Streams: streams, Took: 50 * time.Millisecond,
 		Usage: func(q provider.Request) (int64, int64) { return 4, q.MaxTokens },
 	})
-	u := httptest.NewServer(p)
-	defer u.Close()
-	l := load{
-		Addr: s.Addr, Prefix: fmt.Sprintf("try%d", try), URL: u.URL, For: lasting(4 * time.Second),
+	return p, load{
 		Every: 4 * time.Second / (2 * perSecond), MaxWait: 2 * time.Second,
 		PerSecond: perSecond + 6, PerMinute: 60 * perSecond, Burst: 1, Tokens: tokensPerMinute, Streams: streams,
 	}
-	done := l.start(t, 4)()
+}
+
+// useToTheLimits tells what is wrong with how a provider was used.
+func useToTheLimits(t *testing.T, p *provider.Provider, done loadDone) (fault string) {
 	n, all := p.Counts(), p.Arrivals()
 	took := all[len(all)-1].At.Sub(all[0].At)
 	used := max(float64(n.Accepted-1)/(60*perSecond*took.Minutes()), float64(n.Tokens)/(tokensPerMinute*took.Minutes()))
 	most, sum := overtakes(all)
 	t.Logf("%+v; the provider: %+v in %v, used to %.2f %%; a request was overtaken by at most %d, and by %.2f on average",
 		done, n, took, 100*used, most, float64(sum)/float64(len(all)))
-	refused := n.Refused > 0 || done.Refused > 0 || done.Failed > 0
-	if !refused && used >= 0.98 && most <= 128 { // calls in a batch
-		return true
+	if n.Refused > 0 || done.Refused > 0 || done.Failed > 0 || used < 0.98 || most > 128 { // calls in a batch
+		return fmt.Sprintf("%d refused and %d failed, used to %.2f %%, a request was overtaken by %d",
+			n.Refused, done.Failed, 100*used, most)
 	}
-	if done.starved(t, try) {
-		return false
-	}
-	t.Errorf("%d refused and %d failed, used to %.2f %%, a request was overtaken by %d",
-		n.Refused, done.Failed, 100*used, most)
-	return true
+	return ""
 }
 
 // overtakes returns by how many later requests one was overtaken at most, and the sum for all.
@@ -285,35 +334,56 @@ func overtakes(all []provider.Arrival) (most, sum int) {
 // While others use half of an account, its headers alone keep the provider from refusing more than
 // 1 % after the first window.
 func TestOthersUseHalfOfTheAccount(t *testing.T) {
-	t.Parallel()
-	forms := []provider.Form{provider.OpenAI, provider.Draft11, provider.GitHub}
-	if !gatetest.Long() {
-		forms = forms[:1]
-	}
-	for _, form := range forms {
-		t.Run(form.String(), func(t *testing.T) {
-			s := redistest.Start(t)
-			for try := range tries {
-				if useBesideOthers(t, s, form, try) {
-					return
+	const window = 3 * time.Second
+	for _, form := range []provider.Form{provider.OpenAI, provider.Draft11, provider.GitHub} {
+		newProvider := func() (*provider.Provider, load) {
+			const inWindow = 600
+			return provider.New(provider.Config{
+					Form: form, Limits: []provider.Limit{{Unit: provider.Requests, N: inWindow, Per: window, Window: true}},
+				}), load{
+					Every: 20 * time.Millisecond, MaxWait: 2 * time.Second, PerMinute: inWindow * 20, Burst: 10,
 				}
-			}
-			t.Skip("the machine is too busy to tell how many are refused")
+		}
+		t.Run(form.String(), func(t *testing.T) {
+			t.Run("memory", func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					time.Sleep(30 * 365 * 24 * time.Hour) // a bubble begins in 2000: seconds since 1970 were few
+					p, l := newProvider()
+					l.For = 7 * time.Second
+					end := others(t, window/300, answering(p), "http://example.com")
+					l.together(t, p, 4)
+					end()
+					if fault := fewAreRefused(t, p, window); fault != "" {
+						t.Error(fault)
+					}
+				})
+			})
+			t.Run("processes", func(t *testing.T) {
+				if !gatetest.Long() {
+					t.Skip("it takes a minute")
+				}
+				s := redistest.Start(t)
+				untilCalm(t, func(try int) (time.Duration, string) {
+					p, l := newProvider()
+					u := httptest.NewServer(p)
+					defer u.Close()
+					l.Addr, l.Prefix, l.URL, l.For = s.Addr, fmt.Sprint("try", try), u.URL, time.Minute
+					end := others(t, window/300, base(t), u.URL)
+					done := l.start(t, 4)()
+					end()
+					return done.Late, fewAreRefused(t, p, window)
+				})
+			})
 		})
 	}
 }
 
-func useBesideOthers(t *testing.T, s *redistest.Server, form provider.Form, try int) (told bool) {
-	const inWindow, window = 600, 3 * time.Second
-	p := provider.New(provider.Config{
-		Form: form, Limits: []provider.Limit{{Unit: provider.Requests, N: inWindow, Per: window, Window: true}},
-	})
-	u := httptest.NewServer(p)
-	defer u.Close()
+// others sends a request without an ID at every tick until end.
+func others(t *testing.T, every time.Duration, rt http.RoundTripper, url string) (end func()) {
 	over := make(chan struct{})
-	var others sync.WaitGroup
-	others.Go(func() {
-		ticker := time.NewTicker(window / (inWindow / 2))
+	var all sync.WaitGroup
+	all.Go(func() {
+		ticker := time.NewTicker(every)
 		defer ticker.Stop()
 		for {
 			select {
@@ -321,36 +391,35 @@ func useBesideOthers(t *testing.T, s *redistest.Server, form provider.Form, try 
 			case <-over:
 				return
 			}
-			r, _ := http.NewRequest(http.MethodPost, u.URL, strings.NewReader(`{"model":"m"}`))
-			r.Header.Set("Authorization", "Bearer key")
-			if res, err := u.Client().Do(r); err == nil {
-				_ = res.Body.Close()
-			}
+			all.Go(func() {
+				r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"model":"m"}`))
+				r.Header.Set("Authorization", "Bearer key")
+				if res, err := rt.RoundTrip(r); err == nil {
+					_ = res.Body.Close()
+				}
+			})
 		}
 	})
-	l := load{
-		Addr: s.Addr, Prefix: fmt.Sprintf("try%d", try), URL: u.URL, For: lasting(7 * time.Second),
-		Every: 20 * time.Millisecond, MaxWait: 2 * time.Second, PerMinute: inWindow * 20, Burst: 10,
+	return func() {
+		close(over)
+		all.Wait()
 	}
-	done := l.start(t, 4)()
-	close(over)
-	others.Wait()
+}
+
+// fewAreRefused tells if a provider refused more than 1 % of the requests with an ID after a time.
+func fewAreRefused(t *testing.T, p *provider.Provider, after time.Duration) (fault string) {
 	all := p.Arrivals()
 	ours, refused := 0, 0
 	for _, a := range all {
-		if a.ID != "" && a.At.Sub(all[0].At) >= window {
+		if a.ID != "" && a.At.Sub(all[0].At) >= after {
 			if ours++; a.Refused {
 				refused++
 			}
 		}
 	}
-	t.Logf("%+v: after the first window the provider refused %d of ours of %d", done, refused, ours)
-	if refused*100 <= ours && ours > 0 {
-		return true
+	t.Logf("after %v the provider refused %d of %d", after, refused, ours)
+	if ours == 0 || refused*100 > ours {
+		return fmt.Sprintf("%d of %d were refused", refused, ours)
 	}
-	if done.starved(t, try) {
-		return false
-	}
-	t.Errorf("%d of %d were refused", refused, ours)
-	return true
+	return ""
 }

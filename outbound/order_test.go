@@ -50,6 +50,7 @@ func numbered(t *testing.T, tr http.RoundTripper, url string, number rune) {
 
 // Requests wait in their order, for whatever they wait.
 func TestWaitsInOrder(t *testing.T) {
+	t.Parallel()
 	const waiters = 12
 	rule := func(t *testing.T, a core.Algorithm) outbound.Rule {
 		return outbound.Rule{Policy: gatetest.Limited(t, "a", a), Key: outbound.ByCredential}
@@ -102,6 +103,7 @@ func TestWaitsInOrder(t *testing.T) {
 
 // A request that waits for a slot keeps no one that has a slot out of the line of a rule.
 func TestSlotsAndLinesBlockNoOne(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate) {
 		t.Parallel()
 		u := serve(t, func(http.ResponseWriter, *http.Request) { time.Sleep(10 * time.Millisecond) })
@@ -126,6 +128,7 @@ func TestSlotsAndLinesBlockNoOne(t *testing.T) {
 
 // Requests of several replicas wait for a bucket in one order, and together they keep to it.
 func TestReplicasWaitInOneOrder(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	u := serve(t, nil)
 	const replicas, each, perSecond = 4, 6, 20
@@ -164,6 +167,7 @@ func TestReplicasWaitInOneOrder(t *testing.T) {
 
 // A request that gives up gives its units, its slot and its place in the line back.
 func TestGivingUpGivesBack(t *testing.T) {
+	t.Parallel()
 	for name, algorithm := range map[string]core.Algorithm{
 		"token bucket": core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 1},
 		"window":       core.FixedWindow{Limit: 1, Window: time.Minute, FromFirst: true},
@@ -220,7 +224,9 @@ func TestGivingUpGivesBack(t *testing.T) {
 
 // Under a leaky bucket requests keep their distance, whether they wait or not.
 func TestLeakyBucketSpacesRequests(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate) {
+		t.Parallel()
 		u := serve(t, nil)
 		for i, slot := range []*outbound.Slot{nil, slotOf(t, g, 10)} {
 			policy := gatetest.Limited(t, fmt.Sprint("a", i), core.LeakyBucket{Rate: 10, Per: time.Second, Capacity: 100})
@@ -252,6 +258,7 @@ func TestLeakyBucketSpacesRequests(t *testing.T) {
 
 // A full queue and a full slot are told at once.
 func TestFullQueue(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate) {
 		u := stream(t, nil)
 		slot := slotOf(t, g, 1)
@@ -282,6 +289,7 @@ func TestFullQueue(t *testing.T) {
 
 // Calls of Redis before a request is sent: at most one, and none where the refusal is known.
 func TestRoundTrips(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := gatetest.Redis(t, s.Client(t), core.Config{})
 	var calls []int64

@@ -16,6 +16,7 @@ import (
 // A stream goes on while Redis is down for longer than its lease lasts, and has its slot again when
 // Redis is back.
 func TestOutageEndsNoStream(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	lost := make(chan struct{}, 10)
 	g := gatetest.Redis(t, s.Client(t), core.Config{

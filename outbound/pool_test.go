@@ -77,6 +77,7 @@ func ask(t testing.TB, rt http.RoundTripper, url, body string, header ...string)
 // A request goes to the first upstream with room, and if there is none to the one that has room
 // first.
 func TestPoolTakesTheFirstWithRoom(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate) {
 		u := serve(t, keys)
 		ups := accounts(t, g, core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 2}, core.TokenBucket{Rate: 5, Per: time.Second, Burst: 1},

@@ -120,6 +120,7 @@ func replicaConfig(t *testing.T, g *core.Gate) outbound.Config {
 // One refusal stops the requests of every process for one model until its end. Then they go on
 // within 1.1 seconds, in whatever form the refusal came. Other models are not delayed.
 func TestProcessesObeyOneRefusal(t *testing.T) {
+	t.Parallel()
 	wait := time.Second
 	if gatetest.Long() {
 		wait = 5 * time.Second
@@ -201,6 +202,7 @@ func slack() time.Duration {
 
 // The slots and the reserved units of a process that is killed come back within the TTL.
 func TestKilledProcessGivesItsSlotsBack(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	u := stream(t, nil)
 	r := startReplica(t, s)

@@ -17,6 +17,7 @@ import (
 )
 
 func TestRetry(t *testing.T) {
+	t.Parallel()
 	refusal := refuse(429, "slow down", "retry-after-ms", "30")
 	for _, c := range []struct {
 		name    string

@@ -133,6 +133,7 @@ func TestSlotComesBack(t *testing.T) {
 
 // The bound that the issue of a leaked slot is measured by.
 func TestSlotOfUnreadBodyComesBackSoon(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := gatetest.Redis(t, s.Client(t), core.Config{})
 	u, slot := stream(t, nil), slotOf(t, g, 1)
@@ -303,6 +304,7 @@ func TestSlotLostBeforeSending(t *testing.T) {
 
 // A request whose slot is lost is cancelled, so that the cap holds.
 func TestLostSlotCancelsItsRequest(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate) {
 		u, slot := stream(t, nil), slotOf(t, g, 1)
 		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})

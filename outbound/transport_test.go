@@ -41,7 +41,9 @@ func TestRulesAdmitTheirLimit(t *testing.T) {
 // A request that waits is sent when there is room, and one that would wait for too long fails at
 // once.
 func TestWait(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate) {
+		t.Parallel()
 		u := serve(t, nil)
 		tr := transport(t, outbound.Config{
 			Base: base(t), Gate: g, MaxWait: 250 * time.Millisecond,
@@ -84,7 +86,9 @@ func TestWait(t *testing.T) {
 
 // A cooldown holds for the account that was refused, at no further round trip, and ends.
 func TestRefusalCools(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate) {
+		t.Parallel()
 		refuse := true
 		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			if refuse {

@@ -1,12 +1,22 @@
 package redistest
 
 import (
+	"flag"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
 )
+
+// Main is the TestMain of packages whose tests mostly wait for a server or a time. It runs eight
+// parallel tests at a time, on however few processors, unless the flag -parallel says otherwise.
+func Main(m *testing.M) {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	m.Run()
+}
 
 // Each runs f once on miniredis and once on every real server it finds, each
 // time in a subtest named after the server. It starts the servers on PATH for
