@@ -57,6 +57,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 			c.Abort()
 			return
 		}
+		x.ExtendDeadline(c.Writer)
 		w := &writer{ResponseWriter: c.Writer, x: x}
 		c.Writer = w
 		returned := false

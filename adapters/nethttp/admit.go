@@ -39,7 +39,9 @@ func (g *Guard) admit(r *http.Request) *Exchange {
 	default:
 		x.decide(r)
 		if again := g.cfg.Reconsider; again != nil && x.deniedByRule() && again(r, &x.Admission) {
+			write := x.write
 			x = open(g, r)
+			x.write = write
 			x.decide(r)
 		}
 		x.strikeDenied(r)
@@ -53,7 +55,7 @@ func open(g *Guard, r *http.Request) *Exchange {
 		g = new(Guard)
 	}
 	x := newExchange(g)
-	x.request = r
+	x.event = AdmissionEvent{Request: r, Admission: &x.Admission}
 	requests.ExpectTrailers(r)
 	x.outer = AdmissionFromContext(r.Context())
 	return x
@@ -77,7 +79,6 @@ func (x *Exchange) observe(r *http.Request) {
 			x.undo(r.Context())
 		}
 	}()
-	x.event = AdmissionEvent{Request: r, Admission: &x.Admission}
 	x.guard.cfg.Observe(r.Context(), &x.event)
 	returned = true
 }

@@ -48,6 +48,11 @@ type Config struct {
 	// rules have room. Rules whose policy is a core.TokenBucket or a core.LeakyBucket queue
 	// requests up to that long; the others admit a request immediately or refuse it. A client that
 	// leaves in the meantime spends nothing. Zero delays no request.
+	//
+	// The http.Server.WriteTimeout runs while a request waits. So MaxDelay, Slot.MaxWait and
+	// ReplayConfig.MaxWait together wait for at most three quarters of it, and the client is refused
+	// in time. After a wait the Guard moves the write deadline, and the handler has the whole
+	// WriteTimeout. Middleware that sets a write deadline of its own stands inside of the Guard.
 	MaxDelay time.Duration
 	// BufferBody is the number of body bytes to read before a request waits, for MaxDelay or for
 	// Slot.MaxWait. The handler reads these bytes from memory. Zero reads nothing.

@@ -21,7 +21,6 @@ type Exchange struct {
 	blockKeys   []core.Key // of the first charges, which are of BlockRules
 	reservation *core.Reservation
 	attempt     *attempt            // at the request's id, or nil
-	request     *http.Request       // that Admit was given
 	ctx         admittedContext     // of the handler; with a lease, only of those around the guard
 	kept        []keptHeader        // what stood in the headers when the handler first asked for them
 	w           http.ResponseWriter // that Writer was given
@@ -29,8 +28,9 @@ type Exchange struct {
 	seen        response            // what the handler has responded
 	informed    bool                // an informational header was sent
 	finished    atomic.Bool
-	event       AdmissionEvent
-	inlineKept  [2]keptHeader // memory of kept, for the headers of a Guard
+	event       AdmissionEvent // of the request that Admit was given
+	write       *writeTimeout  // or nil
+	inlineKept  [2]keptHeader  // memory of kept, for the headers of a Guard
 }
 
 // WriteHeaders sets the headers that state the limits, and on a refusal Cache-Control and either

@@ -33,7 +33,8 @@ type ReplayConfig struct {
 	// NoID says what happens to a request without an id. The zero value refuses it with 400.
 	NoID NoKey
 	// MaxWait is how long a request waits for another one with its id. Zero does not wait. With a
-	// MaxWait, a request that has its id is asked about the Guard's BlockRules again.
+	// MaxWait, a request that has its id is asked about the Guard's BlockRules again. See
+	// Config.MaxDelay for a server with a WriteTimeout.
 	MaxWait time.Duration
 	// Succeeded reports whether a response with this status means that the id is handled. Nil is a
 	// status below 400. It is not asked about a handler that panics, about one that writes nothing
@@ -189,7 +190,10 @@ func (p *Replay) attempt(x *Exchange, r *http.Request, id core.Key) error {
 	if x.lease != nil {
 		ctx = x.lease.Context()
 	}
-	work, err := p.cfg.Once.Begin(ctx, id, p.cfg.MaxWait)
+	if p.cfg.MaxWait > 0 {
+		x.mayWait(r)
+	}
+	work, err := p.cfg.Once.Begin(ctx, id, x.atMost(p.cfg.MaxWait))
 	var running *semaphore.FullError
 	switch {
 	case err == nil:

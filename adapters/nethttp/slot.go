@@ -27,7 +27,8 @@ type Slot struct {
 	// the caps before it.
 	Caps []Cap
 	// MaxWait is the longest time for which a request waits in the queue. Zero refuses a request
-	// without a slot immediately. See Config.BufferBody for clients that leave the queue.
+	// without a slot immediately. See Config.BufferBody for clients that leave the queue, and
+	// Config.MaxDelay for a server with a WriteTimeout.
 	MaxWait time.Duration
 	// Meta returns what Semaphore.Holders, the page and the command report about a request. It may
 	// come from the client; see semaphore.Request for values that are too long. Nil reports the

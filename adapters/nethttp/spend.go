@@ -11,10 +11,11 @@ import (
 	"github.com/headgate/headgate/internal/hub"
 )
 
-// buffer reads the body ahead if the request may have to wait.
+// buffer prepares a request that may have to wait: it reads the body ahead.
 func (x *Exchange) buffer(r *http.Request, charges []core.Charge) error {
 	cfg := &x.guard.cfg
 	if cfg.MaxDelay > 0 && len(charges) > 0 || x.capped && cfg.Slot.MaxWait > 0 {
+		x.mayWait(r)
 		return bufferBody(r, cfg.BufferBody)
 	}
 	return nil
@@ -29,6 +30,7 @@ func (x *Exchange) spend(
 	case cfg.MaxDelay > 0 && len(charges) > 0:
 		err = x.delay(ctx, charges, slot)
 	case x.capped:
+		slot.MaxWait = x.atMost(slot.MaxWait)
 		// admitSlot keeps what it is given. The caller's charges are not on the heap.
 		own := append([]core.Charge(nil), charges...)
 		x.lease, err = admitSlot(cfg.Slot.Semaphore, ctx, *slot, &x.decision, own)
@@ -55,7 +57,7 @@ func (x *Exchange) spendAlone(ctx context.Context, charges []core.Charge) (err e
 // has expired meanwhile, it spends them again.
 func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot *semaphore.Request) error {
 	cfg := &x.guard.cfg
-	reservation, d, err := cfg.Gate.Reserve(ctx, cfg.MaxDelay, charges...)
+	reservation, d, err := cfg.Gate.Reserve(ctx, x.atMost(cfg.MaxDelay), charges...)
 	x.decision = d
 	if reservation == nil {
 		return err
@@ -107,6 +109,7 @@ func (x *Exchange) proceed(
 	d := core.Decision{Allowed: true}
 	switch cfg := &x.guard.cfg; {
 	case x.capped:
+		slot.MaxWait = x.atMost(slot.MaxWait)
 		x.lease, d, err = cfg.Slot.Semaphore.Admit(ctx, *slot, asks...)
 	case len(asks) > 0:
 		d, err = cfg.Gate.Decide(ctx, asks...)
