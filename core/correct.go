@@ -12,7 +12,7 @@ import (
 )
 
 // correct brings each spent charge to that many units, in one round trip for each hash slot. It
-// returns the held charges that it could not settle.
+// returns the charges that are to be settled again, because that failed.
 func (r *Reservation) correct(ctx context.Context, units []int64) (open []*unsettled, err error) {
 	g := r.gate
 	var here, there []*request.Charge
@@ -33,13 +33,11 @@ func (r *Reservation) correct(ctx context.Context, units []int64) (open []*unset
 	_ = g.local.Decide(ctx, corrections(here)) // memory does not fail
 	var errs []error
 	for _, charges := range g.parts(there) {
-		if slices.ContainsFunc(charges, (*request.Charge).Alone) {
-			part := &unsettled{charges: charges}
-			if errs = append(errs, r.end(ctx, part)); errs[len(errs)-1] != nil {
-				open = append(open, part)
-			}
-		} else if requests := corrections(charges); len(requests) > 0 {
-			errs = append(errs, g.send(ctx, requests))
+		part := &unsettled{charges: charges}
+		err := r.end(ctx, part)
+		errs = append(errs, err)
+		if err != nil && len(part.charges) > 0 {
+			open = append(open, part)
 		}
 	}
 	return open, errors.Join(errs...)

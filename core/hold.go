@@ -182,16 +182,14 @@ func (r *Reservation) atHolds(
 // unsettled is charges of one hash slot that are to be settled.
 type unsettled struct {
 	charges []*request.Charge
-	// doubtful says that they may have been settled.
+	// doubtful says that they may have been settled, and that all of them are held.
 	doubtful bool
 }
 
-// end settles the charges, and ends their holds.
+// end settles the charges, and ends their holds. It leaves those that are to be settled again if
+// that fails: all, if none was settled.
 func (r *Reservation) end(ctx context.Context, part *unsettled) error {
-	if len(part.charges) == 0 {
-		return nil
-	}
-	ended, err := r.atHolds(ctx, algorithm.Settle, part.charges)
+	ended, err := r.settleOnce(ctx, part.charges)
 	switch {
 	case err != nil && !part.doubtful && !errors.As(err, new(request.Unsent)):
 		part.doubtful = true
@@ -209,21 +207,41 @@ func (r *Reservation) end(ctx context.Context, part *unsettled) error {
 	return err
 }
 
-// settleAgain settles what could not be settled, until the holds, last renewed after since, may
-// have ended or the Gate is closed.
-func (r *Reservation) settleAgain(open []*unsettled, since time.Time) {
+// settleOnce sends the corrections of charges in one step. It returns a bit for each charge whose
+// hold had ended.
+func (r *Reservation) settleOnce(
+	ctx context.Context, charges []*request.Charge,
+) (ended int64, err error) {
+	if slices.ContainsFunc(charges, (*request.Charge).Alone) {
+		return r.atHolds(ctx, algorithm.Settle, charges)
+	}
+	if requests := corrections(charges); len(requests) > 0 {
+		err = r.gate.send(ctx, requests)
+	}
+	return 0, err
+}
+
+// settleAgain settles what could not be settled until Redis has it, or the Gate is closed. What may
+// have been settled is sent for as long as its hold, last renewed after since, tells whether it was.
+func (r *Reservation) settleAgain(op Op, open []*unsettled, since time.Time) {
 	g := r.gate
-	ends := since.Add(r.shortest(0))
+	ends, settled := since.Add(r.shortest(0)), true
 	for pause := g.timeout; len(open) > 0; pause = min(2*pause, time.Second) {
-		if time.Until(ends) < pause+g.timeout || !g.tasks.Sleep(pause) {
+		if !g.tasks.Sleep(pause) {
 			return
 		}
 		start := time.Now()
 		open = slices.DeleteFunc(open, func(part *unsettled) bool {
-			return safely(func() error { return r.end(context.Background(), part) }) == nil
+			if part.doubtful && ends.Sub(start) < g.timeout {
+				settled = false
+				return true
+			}
+			err := safely(func() error { return r.end(context.Background(), part) })
+			settled = settled && (err == nil || len(part.charges) > 0)
+			return err == nil || len(part.charges) == 0
 		})
-		if len(open) == 0 {
-			g.tellReservation(context.Background(), OpSettle, nil, time.Since(start))
+		if len(open) == 0 && settled {
+			g.tellReservation(context.Background(), op, nil, time.Since(start))
 		}
 	}
 }

@@ -114,8 +114,10 @@ func (r *Reservation) Delay() time.Duration {
 // units cost when they were charged.
 //
 // Only the first call of Cancel or Settle counts; later calls return its error. Cancel runs to its
-// end even if ctx is cancelled, for at most Config.Timeout. If it fails, the charges may stay
-// spent.
+// end even if ctx is cancelled, for at most Config.Timeout. If it fails, it is sent again in the
+// background as long as it certainly counts once: until Redis has it or the Gate is closed, if Redis
+// refused it or could not be reached. If it was sent and the answer was lost, charges under a Hold
+// are cancelled as long as that lasts, and the others may stay spent.
 func (r *Reservation) Cancel(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -130,9 +132,8 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 // without state settles nothing. A charge that was held for too long has gone back, so Settle
 // charges all that was spent, in the same way as a debt.
 //
-// See Cancel for repeated calls and contexts. If Settle fails, it is sent again in the background
-// for charges that are held, as long as their hold lasts: otherwise all that they spent would go
-// back. Other charges stay as they are. Errors that wrap ErrCharge settle nothing.
+// See Cancel for repeated calls, for contexts and for what happens if Settle fails. Errors that wrap
+// ErrCharge settle nothing.
 func (r *Reservation) Settle(ctx context.Context, actual ...int64) error {
 	if r == nil {
 		return nil
@@ -158,8 +159,8 @@ func (r *Reservation) settle(ctx context.Context, op Op, actual []int64) error {
 		since := r.hold.end()
 		open, err := r.correct(context.WithoutCancel(ctx), r.totals(actual))
 		r.err = err
-		if op == OpSettle && len(open) > 0 { // a hold that is not cancelled ends anyway
-			r.gate.tasks.Go(func() { r.settleAgain(open, since) })
+		if len(open) > 0 {
+			r.gate.tasks.Go(func() { r.settleAgain(op, open, since) })
 		}
 	})
 	if first { // Observe may settle it too

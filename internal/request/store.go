@@ -24,7 +24,8 @@ type Store interface {
 	TakesSlot(charges []*Charge, outermost string) bool
 }
 
-// Unsent is an error of a call that was never sent: nothing was spent, and no slot was taken.
+// Unsent is an error of a call that was never sent, or that no server has run: nothing was spent,
+// and no slot was taken.
 type Unsent struct{ Err error }
 
 func (u Unsent) Error() string { return u.Err.Error() }

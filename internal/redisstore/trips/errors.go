@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -77,21 +78,47 @@ func Classify(err error) Class {
 
 // isMisconfigured judges a reply.
 func isMisconfigured(reply string) bool {
-	// Redis 6 reports the errors of a script's commands behind words of its own.
-	if strings.HasPrefix(reply, "ERR Error running script") {
-		if _, cause, ok := strings.Cut(reply, ": -"); ok && !strings.HasPrefix(cause, "ERR ") {
-			reply = cause
-		}
-	}
-	for _, prefix := range misconfigured {
-		if strings.HasPrefix(reply, prefix) {
-			return true
-		}
+	reply = causeIn(reply)
+	if hasPrefix(reply, misconfigured) {
+		return true
 	}
 	// The script's own errors and what its commands may not do. A script that an operator has killed
 	// may run again.
 	return strings.HasPrefix(reply, "ERR ") && strings.Contains(reply, "script") &&
 		!strings.Contains(reply, "Script killed by user")
+}
+
+// causeIn returns the error of a script's command, which Redis 6 reports behind words of its own.
+func causeIn(reply string) string {
+	if strings.HasPrefix(reply, "ERR Error running script") {
+		if _, cause, ok := strings.Cut(reply, ": -"); ok && !strings.HasPrefix(cause, "ERR ") {
+			return cause
+		}
+	}
+	return reply
+}
+
+func hasPrefix(reply string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(reply, p) })
+}
+
+// unrun begins the replies of a server that has run no script, or none of its writes.
+var unrun = []string{
+	"NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH ", "ERR Protocol error: unauthenticated",
+	"ERR unknown command", "ERR max number of clients", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY ",
+	"READONLY", "NOREPLICAS", "MISCONF", "OOM",
+}
+
+// wroteNothing reports whether an error tells that a call has changed nothing. What a script may not
+// do, and the words of proxies, do not tell that.
+func wroteNothing(err error) bool {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		text := causeIn(reply.Error())
+		return hasPrefix(text, unrun) && !(strings.HasPrefix(text, "NOPERM") && strings.Contains(text, "script"))
+	}
+	var network *net.OpError
+	return errors.As(err, &network) && network.Op == "dial"
 }
 
 // answered reports whether a server has sent an answer.

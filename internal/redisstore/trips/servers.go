@@ -39,8 +39,9 @@ func New(cfg Config) *Servers {
 }
 
 // Do sends a call until it is answered. A call that a batch cannot hold goes alone, and one whose
-// slot moves from server to server goes again. If the call's caller leaves before, because its
-// context or its time ends, the error of a call that was never sent is a request.Unsent.
+// slot moves from server to server goes again. The call's caller may leave before, because its
+// context or its time ends. The error of a call that was not sent by then, or that has certainly
+// changed nothing, is a request.Unsent.
 func (s *Servers) Do(ctx context.Context, k *Call) error {
 	if err := ctx.Err(); err != nil {
 		return request.Unsent{Err: err}
@@ -58,6 +59,8 @@ func (s *Servers) Do(ctx context.Context, k *Call) error {
 		case errors.As(err, new(errSplit)):
 			k.alone = true
 			continue
+		case wroteNothing(err):
+			return request.Unsent{Err: err}
 		case !redis.HasErrorPrefix(err, "TRYAGAIN") || time.Until(k.End) < pause:
 			return err
 		}
