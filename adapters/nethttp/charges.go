@@ -24,7 +24,7 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x.deriveRules(r, blocks)
+	return x.deriveRules(r, blocks, nil)
 }
 
 // deriveCharges appends what the request is charged. If a trap catches the request, or if a client
@@ -41,7 +41,10 @@ func (x *Exchange) deriveCharges(
 			return blocks, decided, err
 		}
 	}
-	charges, err = x.deriveRules(r, blocks)
+	if x.denyUnread(r, blocks) {
+		return blocks, true, nil
+	}
+	charges, err = x.deriveRules(r, blocks, nil)
 	if err != nil && len(blocks) > 0 {
 		x.charged = x.charged[:len(blocks)]
 		if d, fault := x.guard.cfg.Gate.Decide(r.Context(), blocks...); fault == nil && !d.Allowed {
@@ -52,11 +55,14 @@ func (x *Exchange) deriveCharges(
 	return charges, false, err
 }
 
-// deriveRules appends what the request is charged under the rules that apply to it.
-func (x *Exchange) deriveRules(r *http.Request, charges []core.Charge) ([]core.Charge, error) {
+// deriveRules appends what the request is charged under the rules that apply to it, except those that
+// are left out.
+func (x *Exchange) deriveRules(
+	r *http.Request, charges []core.Charge, leaveOut func(*Rule) bool,
+) ([]core.Charge, error) {
 	for i := range x.guard.cfg.Rules {
 		rule := &x.guard.cfg.Rules[i]
-		if rule.Skip != nil && rule.Skip(r) {
+		if leaveOut != nil && leaveOut(rule) || rule.Skip != nil && rule.Skip(r) {
 			continue
 		}
 		c, ok, err := x.chargeWithoutCost(rule, r)
@@ -95,12 +101,15 @@ func (x *Exchange) chargeWithoutCost(
 	}, true, nil
 }
 
+// readsBody reports whether the cost depends on the body.
+func (rule *Rule) readsBody() bool { return rule.CostBody > 0 }
+
 // cost returns what the request spends.
 func (rule *Rule) cost(r *http.Request) (cost int64, err error) {
 	switch {
 	case rule.Cost == nil:
 		return 1, nil
-	case rule.CostBody > 0 && hasBody(r):
+	case rule.readsBody() && hasBody(r):
 		if cost, err = costOfBody(r, rule.Cost, rule.CostBody); err != nil {
 			return 0, err
 		}

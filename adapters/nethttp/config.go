@@ -61,6 +61,9 @@ type Config struct {
 	// body is passed on unread, and its request keeps its place in the queue when the client
 	// leaves. A body that breaks off is refused with 400, one that http.MaxBytesReader rejects with
 	// 413. Neither spends anything.
+	//
+	// A client of HTTP/1 that expects 100 Continue sends its body only once it is asked for it. The
+	// Guard asks it only if the request is not denied without the body. That takes another round trip.
 	BufferBody int64
 	// DenyAllStatus is the status for a request that a core.DenyAll denies, such as one for what the
 	// customer's plan does not include. Zero means 403. A customer that could buy it may be told 402.

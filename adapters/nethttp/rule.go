@@ -31,7 +31,7 @@ type Rule struct {
 	//
 	// Cost is given a copy of the request, so that a form that it parses is not kept. A body that
 	// breaks off is refused with 400, one that http.MaxBytesReader rejects with 413. Neither spends
-	// anything.
+	// anything. See Config.BufferBody for a client that expects 100 Continue.
 	CostBody int64
 	// Clamp lowers a cost above the limit to the limit, so that a request whose cost is an estimate
 	// can pass. It requires Settle, which charges the rest as a debt.
