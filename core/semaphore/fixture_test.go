@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redistest"
 )
 
 const (
@@ -32,6 +33,8 @@ var (
 	others     = gatetest.Others
 	paired     = gatetest.Paired
 )
+
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // heldFor is a policy whose reservations expire.
 func heldFor(t testing.TB, hold time.Duration) *core.Policy {

@@ -118,6 +118,7 @@ func waitEmpty(t *testing.T, sem *semaphore.Semaphore, key core.Key) {
 
 // A release that fails is sent again once Redis answers. The lease of an hour does not free the slot.
 func TestFailedReleaseIsSentAgain(t *testing.T) {
+	t.Parallel()
 	for name, stand := range map[string]func(s *redistest.Server){
 		"stopped": (*redistest.Server).Stop,
 		"killed":  (*redistest.Server).Kill,
@@ -147,6 +148,7 @@ func TestFailedReleaseIsSentAgain(t *testing.T) {
 
 // When one primary of a cluster is gone, its keys alone are affected.
 func TestDeadShardCostsItsOwnKeys(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3, "--cluster-require-full-coverage", "no")
 	client := c.Client(t)
 	var opened sync.Map
@@ -228,6 +230,7 @@ func TestDeadShardCostsItsOwnKeys(t *testing.T) {
 // A subscription that the network has forgotten is noticed, so that waiters are notified and do not
 // poll.
 func TestHalfOpenSubscriptionIsNoticed(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	link := redistest.StartLink(t, s.Addr)
 	near := redisGate(t, s.Client(t), core.Config{})
@@ -274,6 +277,7 @@ func TestHalfOpenSubscriptionIsNoticed(t *testing.T) {
 // While a slot is half migrated, Redis answers TRYAGAIN to scripts on keys of both halves. A lease
 // outlives that, and an acquire waits for its end.
 func TestHalfMigratedSlotIsAskedAgain(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 2)
 	client := c.Client(t)
 	g := redisGate(t, client, core.Config{})

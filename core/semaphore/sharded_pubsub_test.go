@@ -196,6 +196,7 @@ func TestSubscriptionRecoversFromFaults(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := redistest.StartCluster(t, 2)
 			client := c.Client(t)
 			level := levelOnEachNode(t, c, client)[0]
@@ -255,6 +256,7 @@ func TestWithoutShardedPubSub(t *testing.T) {
 		{"channels not permitted", nil, []any{"resetchannels", "+@all"}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			c := redistest.StartCluster(t, 2, test.args...)
 			var admins []*redis.Client
 			for _, node := range c.Nodes {

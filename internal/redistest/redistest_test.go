@@ -18,6 +18,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
+func TestMain(m *testing.M) { redistest.Main(m) }
+
 func TestEachServerAnswers(t *testing.T) {
 	t.Parallel()
 	prefixes := map[string]bool{}
@@ -268,10 +270,13 @@ func TestChosenProgram(t *testing.T) {
 		{"Start", "redis-server", false, "HEADGATE_TEST_SERVER is redis-server: it must be an absolute path"},
 		{"Start", filepath.Join(t.TempDir(), "server"), false, "HEADGATE_TEST_SERVER: exec:"},
 	} {
-		out, err := child(t, test.child, "PATH=", "HEADGATE_TEST_REDIS=require", "HEADGATE_TEST_SERVER="+test.program)
-		if (err == nil) != test.pass || !strings.Contains(out, test.want) {
-			t.Errorf("%s with %s: %v\n%s", test.child, test.program, err, out)
-		}
+		t.Run(test.want, func(t *testing.T) {
+			t.Parallel()
+			out, err := child(t, test.child, "PATH=", "HEADGATE_TEST_REDIS=require", "HEADGATE_TEST_SERVER="+test.program)
+			if (err == nil) != test.pass || !strings.Contains(out, test.want) {
+				t.Errorf("%s with %s: %v\n%s", test.child, test.program, err, out)
+			}
+		})
 	}
 }
 
@@ -332,7 +337,7 @@ func child(t *testing.T, name string, env ...string) (string, error) {
 func eventually(t *testing.T, do func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		if err = do(); err == nil {
 			return
 		}

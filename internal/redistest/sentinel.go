@@ -32,28 +32,30 @@ type Failover struct {
 func StartFailover(t testing.TB, replicas int) *Failover {
 	t.Helper()
 	path := firstProgram(t)
-	f := &Failover{Nodes: []*Server{startProgram(t, path, false, nil).forTest(t)}}
+	f := &Failover{Nodes: []*Server{startProgram(t, path, false, []string{"--repl-diskless-sync", "no"}).forTest(t)}}
 	_, port, err := net.SplitHostPort(f.Nodes[0].Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range replicas {
-		s := startProgram(t, path, false, []string{
-			"--replicaof", "127.0.0.1", port, "--repl-diskless-sync-delay", "0",
-		})
-		f.Nodes = append(f.Nodes, s.forTest(t))
+		s := startProgram(t, path, false, nil).forTest(t)
+		if err := s.Client(t).SlaveOf(t.Context(), "127.0.0.1", port).Err(); err != nil {
+			t.Fatal(err)
+		}
+		f.Nodes = append(f.Nodes, s)
 	}
 	f.await(t, "replication", func() error { return f.replicating(replicas) })
 	for range sentinels {
 		p := &process{path: path, dir: t.TempDir(), sentinel: fmt.Sprintf(`sentinel monitor %s 127.0.0.1 %s 2
 sentinel down-after-milliseconds %[1]s 500
-sentinel failover-timeout %[1]s 3000
+sentinel failover-timeout %[1]s 2000
 `, primaryName, port)}
 		t.Cleanup(p.kill)
 		if _, err := p.start(); err != nil {
 			t.Fatalf("start a sentinel of %s: %v", path, err)
 		}
 		f.Sentinels = append(f.Sentinels, p.addr())
+		f.hurry(p.addr())
 	}
 	f.await(t, "the sentinels", func() error { return f.watched(replicas) })
 	t.Logf("runs on %s with %d replicas and %d sentinels", f.Nodes[0].Name, replicas, sentinels)
@@ -94,6 +96,16 @@ func (f *Failover) Replicated(t testing.TB) {
 	if n, err := client.Wait(ctx, replicas, answerTimeout/2).Result(); err != nil || int(n) != replicas {
 		t.Fatalf("WAIT: %d, %v", n, err)
 	}
+}
+
+// hurry makes a sentinel ask and tell every 100 ms, not only every few seconds. A program that does not
+// know the command is slower.
+func (f *Failover) hurry(addr string) {
+	client := redis.NewClient((&Server{Addr: addr}).options())
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
+	_ = client.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", 100, "PUBLISH-PERIOD", 100, "ASK-PERIOD", 100, "PING-PERIOD", 100).Err()
 }
 
 func (f *Failover) await(t testing.TB, what string, check func() error) {
