@@ -16,7 +16,10 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redistest"
 )
+
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 var (
 	newKey    = gatetest.Key

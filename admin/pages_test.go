@@ -215,6 +215,7 @@ func formOf(t *testing.T, page, action string) url.Values {
 
 // The first page shows what is denied, to whom, and by whom something was changed.
 func TestOverview(t *testing.T) {
+	t.Parallel()
 	live := new(admin.Live)
 	g := gatetest.Memory(t, core.Config{Observe: live.Observe})
 	api := limited(t, "api", core.PerHour(3))
@@ -272,6 +273,7 @@ func squeeze(page string) string {
 
 // The live parts come as events, end with the right to read them, and are bounded in number.
 func TestStream(t *testing.T) {
+	t.Parallel()
 	s := busySite(t, newKey(t, "acme"), nil)
 	for path, want := range map[string]string{"live": "Refused most", "live?key=acme": "Denied until"} {
 		ctx, cancel := context.WithCancel(t.Context())

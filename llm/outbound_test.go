@@ -24,6 +24,8 @@ import (
 	"github.com/headgate/headgate/outbound"
 )
 
+func TestMain(m *testing.M) { redistest.Main(m) }
+
 // client is a client of a server under a budget of tokens or money.
 type client struct {
 	*testing.T
@@ -130,6 +132,7 @@ const chatOf = `{"model":"m","max_tokens":%d,"messages":[{"role":"user","content
 
 // What has no usage counts as its estimate or as what was seen, and what was refused as nothing.
 func TestOutboundEndings(t *testing.T) {
+	t.Parallel()
 	var answer atomic.Value
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer.Load().(func(http.ResponseWriter, *http.Request))(w, r)
@@ -299,7 +302,9 @@ func TestOutboundBodies(t *testing.T) {
 
 // Two replicas keep the tokens a minute of a provider that counts them exactly: it refuses nothing.
 func TestOutboundKeepsTokensOfProvider(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		t.Parallel()
 		const perSecond = 1500 // and the provider bears a request that is late by most of a second
 		p := provider.New(provider.Config{
 			Form:   provider.OpenAI,

@@ -16,6 +16,7 @@ import (
 // A server may answer while it reads the body, and the client of an HTTP/2 server closes it then
 // while it reads it.
 func TestServerAnswersBeforeItHasRead(t *testing.T) {
+	t.Parallel()
 	for _, http2 := range []bool{false, true} {
 		upstream := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "busy", http.StatusTooManyRequests)

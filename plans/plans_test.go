@@ -16,11 +16,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/plans"
 )
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{}) // tests stop servers
+	redistest.Parallel()
 	goleak.VerifyTestMain(m)
 }
 

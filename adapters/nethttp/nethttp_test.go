@@ -17,8 +17,11 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 )
+
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // clock is a clock that the test moves.
 type clock struct{ micros atomic.Int64 }

@@ -1,6 +1,13 @@
 package bloom_test
 
-import "github.com/headgate/headgate/internal/gatetest"
+import (
+	"testing"
+
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 const (
 	longTimeout  = gatetest.LongTimeout

@@ -10,7 +10,10 @@ import (
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/inspect"
+	"github.com/headgate/headgate/internal/redistest"
 )
+
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 var (
 	eachGate  = gatetest.Each

@@ -20,6 +20,7 @@ import (
 
 // Callers leave a silent server within their time.
 func TestCallersLeaveASilentServer(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t, func(ctx context.Context, _ redis.Cmder) error {
 		<-ctx.Done()
 		return ctx.Err()

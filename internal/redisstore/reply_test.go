@@ -15,6 +15,7 @@ import (
 // A store takes a brief or a full reply to a request with two charges, and no reply of another
 // shape.
 func TestReplyToTwoCharges(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		reply []int64
 		fits  [2]bool
@@ -59,6 +60,7 @@ func TestReplyToTwoCharges(t *testing.T) {
 // An acquire takes a reply of its short form of one shape only. Asked once more, it takes that of
 // the other form.
 func TestReplyToShortForm(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		replies [][]int64
 		token   int64

@@ -9,13 +9,18 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Main is the TestMain of packages whose tests mostly wait for a server or a time. It runs eight
-// parallel tests at a time, on however few processors, unless the flag -parallel says otherwise.
+// Main is the TestMain of packages whose tests mostly wait for a server or a time.
 func Main(m *testing.M) {
+	Parallel()
+	m.Run()
+}
+
+// Parallel lets eight parallel tests run at a time, on however few processors, unless the flag
+// -parallel says otherwise. A TestMain calls it.
+func Parallel() {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	m.Run()
 }
 
 // Each runs f once on miniredis and once on every real server it finds, each
