@@ -53,7 +53,10 @@ func (a *Admin) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o.Operator = operatorOf(r.Context())
-	text, undo, err := a.carryOut(r.Context(), &o)
+	text, undo, err := "", (*order)(nil), a.heeded(r.Context(), &o)
+	if err == nil {
+		text, undo, err = a.carryOut(r.Context(), &o)
+	}
 	o.Err = err
 	a.tell(r.Context(), o.Event)
 	status, title := http.StatusOK, "Done"
@@ -72,7 +75,34 @@ func (a *Admin) act(w http.ResponseWriter, r *http.Request) {
 }
 
 func changesNothing(err error) bool {
-	return errors.Is(err, errGone) || errors.Is(err, errDone) || errors.Is(err, errNoOverride)
+	return errors.Is(err, errGone) || errors.Is(err, errDone) || errors.Is(err, errNoOverride) ||
+		errors.Is(err, errNotBlocked) || errors.As(err, new(unheeded))
+}
+
+// unheeded is the error of a change that no program heeds.
+type unheeded struct{ error }
+
+// heeded returns why no program heeds a raise or a block, by the policies that programs state.
+func (a *Admin) heeded(ctx context.Context, o *order) error {
+	if o.Op != OpRaise && o.Op != OpBlock {
+		return nil
+	}
+	stated, err := a.inspector.Stated(ctx)
+	if err != nil {
+		return fmt.Errorf("redis cannot be asked: %w", err)
+	}
+	if stated == nil {
+		return nil
+	}
+	if o.Op == OpRaise {
+		err = inspect.HeedRaises(stated, o.Policy.Name())
+	} else {
+		err = inspect.HeedBlocks(stated, o.Policy.Name())
+	}
+	if err != nil {
+		return unheeded{err}
+	}
+	return nil
 }
 
 // undoWords are the words of the buttons that undo.
@@ -89,6 +119,7 @@ var errGone = errors.New("the holder has left: nobody had that slot any more")
 var (
 	errDone       = errors.New("this was done before")
 	errNoOverride = errors.New("the tenant had no override any more")
+	errNotBlocked = errors.New("the key was not blocked any more")
 )
 
 // carryOut carries an order out. It says what was done, and returns the order that undoes it, or nil.
@@ -185,9 +216,12 @@ func (a *Admin) unblock(ctx context.Context, o *order, at string) (string, *orde
 	if err != nil {
 		return "", nil, err
 	}
+	if before.Result.Allowed {
+		return "", nil, errNotBlocked
+	}
 	text := fmt.Sprintf("%s is not blocked under %s.", at, o.Policy.Name())
-	if err := a.inspector.Reset(ctx, o.Policy, o.Key); err != nil || before.Result.Allowed {
-		return text, nil, err
+	if err := a.inspector.Reset(ctx, o.Policy, o.Key); err != nil {
+		return "", nil, err
 	}
 	undo := o.reverse(OpBlock)
 	undo.Until = time.Now().Add(before.Result.RetryAfter)

@@ -34,12 +34,12 @@ func eachService(t *testing.T, f func(t *testing.T, s *service)) {
 		f(t, newService(t, gatetest.Memory(t, core.Config{}), plans.Config{}))
 	})
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		g := gatetest.Redis(t, server.Client(t), core.Config{Prefix: server.Prefix})
+		g := statingGate(t, server.Client(t), core.Config{Prefix: server.Prefix})
 		f(t, newService(t, g, plans.Config{Client: server.Client(t), Prefix: server.Prefix}))
 	})
 	t.Run("cluster", func(t *testing.T) {
 		cluster := redistest.StartCluster(t, 3)
-		g := gatetest.Redis(t, cluster.Client(t), core.Config{})
+		g := statingGate(t, cluster.Client(t), core.Config{})
 		f(t, newService(t, g, plans.Config{Client: cluster.Client(t)}))
 	})
 }
@@ -140,6 +140,11 @@ func TestActions(t *testing.T) {
 		page := func() string { t.Helper(); return s.get("subject", "key", inspect.FormatKey(key)) }
 		spend(s.api, 100)
 		spend(s.month, 50)
+		decide(t, s.gate, core.Charge{Policy: s.bans, Key: key, Cost: core.NoCost})
+		gatetest.Eventually(t, "the program states its policies", func() bool {
+			text := page()
+			return strings.Contains(text, `value="raise"`) && strings.Contains(text, `value="block"`)
+		})
 
 		result := s.asked(t, page(), "give", "policy", "api", "units", "10")
 		want(s.api, 90, 100)

@@ -64,6 +64,9 @@ func (a *Admin) ask(ctx context.Context, o *order, v *confirmView) error {
 	case OpOverride, OpEndOverride:
 		return a.askOverride(ctx, o, v)
 	}
+	if err := a.heeded(ctx, o); err != nil {
+		return err
+	}
 	l, err := a.limit(ctx, o.Policy, o.Key)
 	if err != nil {
 		return err

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
@@ -147,4 +149,20 @@ func newSemaphore(t *testing.T, g *core.Gate, name string) *semaphore.Semaphore 
 		t.Fatal(err)
 	}
 	return s
+}
+
+// statingGate is gatetest.Redis with a Gate that states its policies, as that of a program.
+func statingGate(t *testing.T, client redis.UniversalClient, cfg core.Config) *core.Gate {
+	t.Helper()
+	cfg.Timeout = gatetest.LongTimeout
+	g, err := core.NewRedis(client, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), gatetest.LongTimeout)
+		defer cancel()
+		_ = g.Close(ctx)
+	})
+	return g
 }

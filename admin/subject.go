@@ -38,6 +38,7 @@ type subjectView struct {
 	PlanUnknown bool
 	HasPolicies bool
 	Decided     []reasonRow // what failure modes deny meanwhile
+	Others      []statedRow // policies of programs that this page was not given
 	Tenants     []tenantRow
 	Limits      []limitRow
 	Slots       []slotsRow
@@ -45,6 +46,9 @@ type subjectView struct {
 }
 
 type faultRow struct{ What, Advice string }
+
+// statedRow is a policy that programs state.
+type statedRow struct{ Name, Text string }
 
 // reasonRow is why the next request would be denied.
 type reasonRow struct {
@@ -66,10 +70,11 @@ type limitRow struct {
 	Own                            bool   // the key is that of the page
 	Counted, Local                 bool   // by Redis, or by this process while that does not answer
 	Text                           string
-	Touched                        bool // something is spent or raised
-	Stateless                      bool // there is nothing to show or to reset
-	Gives, Raises, Blocks, Blocked bool // what can be done
-	Period                         bool // a raise may last until the end of the period
+	Touched                        bool   // something is spent or raised
+	Stateless                      bool   // there is nothing to show or to reset
+	Gives, Raises, Blocks, Blocked bool   // what can be done
+	Unheeded                       string // why programs heed neither a raise nor a block
+	Period                         bool   // a raise may last until the end of the period
 	Tenant                         string
 	LimitText                      string
 	UsedPercent, HeldPercent       int64
@@ -143,6 +148,7 @@ func (v *subjectView) fill(a *Admin, s *inspect.Subject) {
 	if a.cfg.Plans != nil {
 		v.Plans = a.cfg.Plans.Set().Names()
 	}
+	v.Others = a.others(s.Stated)
 	seen := make(map[string]int)
 	for i := range s.Limits {
 		row := rowOf(&s.Limits[i], s)
@@ -212,6 +218,7 @@ func rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
 	}
 	row.Gives = inspect.Adjustable(l.Algorithm)
 	row.Raises = inspect.IsQuota(l.Algorithm) && inspect.Raisable(l.Policy)
+	row.heed(s.Stated)
 	switch l.Algorithm.(type) {
 	case core.Calendar, core.FixedWindow:
 		row.Period = true
@@ -224,6 +231,37 @@ func rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
 	row.UsedPercent = percent(l.Result.Used, l.Result.Limit)
 	row.HeldPercent = percent(l.Result.Held, l.Result.Limit)
 	return row
+}
+
+// heed leaves out the changes that no program heeds, by the policies that programs state, or nil if
+// that is not known.
+func (r *limitRow) heed(stated []inspect.Stated) {
+	var err error
+	switch {
+	case stated == nil:
+	case r.Raises:
+		err = inspect.HeedRaises(stated, r.Policy.Name())
+	case r.Blocks && !r.Blocked:
+		err = inspect.HeedBlocks(stated, r.Policy.Name())
+	}
+	if err != nil {
+		r.Raises, r.Unheeded = false, inner(err)
+	}
+}
+
+// others returns the policies that programs state and that this page was not given.
+func (a *Admin) others(stated []inspect.Stated) (all []statedRow) {
+	for _, s := range stated {
+		if a.inspector.Policy(s.Name) != nil {
+			continue
+		}
+		row := statedRow{Name: s.Name, Text: "a limit that is not known"}
+		if s.Policy != nil {
+			row.Text = describe(s.Policy.Algorithm())
+		}
+		all = append(all, row)
+	}
+	return all
 }
 
 // slotsOf parts the holders and waiters of a key from all others.

@@ -140,10 +140,10 @@ func (j *adjusting) run(ctx context.Context, args []string) error {
 // policy returns the policy of a name as programs state it, with the limit of the key. It refuses
 // what they would not heed.
 func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
-	s, limit := find(k.stated, name), k.plan.Algorithm(name)
+	s, limit := inspect.Find(k.stated, name), k.plan.Algorithm(name)
 	switch {
 	case s == nil && (limit == nil || !j.force):
-		words := statedNames(k.stated)
+		words := inspect.StatedNames(k.stated)
 		if limit != nil {
 			words += "; --force adjusts what the file names"
 		}
@@ -160,10 +160,10 @@ func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
 			describe(limit),
 		)
 	}
-	if j.raise > 0 && s != nil && !s.Raisable && !j.force {
-		return nil, refusef(
-			"%s is not Raisable in the program, so no raise counts: --force raises it nevertheless", name,
-		)
+	if j.raise > 0 && s != nil && !j.force {
+		if err := inspect.HeedRaises(k.stated, name); err != nil {
+			return nil, refusef("%w: --force raises it nevertheless", err)
+		}
 	}
 	if s != nil && s.Policy != nil && (s.Raisable || j.raise == 0) {
 		return s.Policy, nil

@@ -120,18 +120,8 @@ func (b *blocking) heeded(ctx context.Context, l *link, name string) error {
 	if err != nil {
 		return err
 	}
-	s := find(all, name)
-	if s == nil {
-		return refusef(
-			"no program states a policy %q: %s; --force blocks nevertheless", name, statedNames(all),
-		)
-	}
-	if s.Policy == nil {
-		return refusef("%w: --force blocks nevertheless", &inspect.UnknownLimit{Policy: name, Err: s.Err})
-	}
-	if _, blocks := s.Policy.Algorithm().(core.Block); !blocks {
-		return refusef("%s is no Block (%s), so no program heeds the block: --force blocks nevertheless",
-			name, describe(s.Policy.Algorithm()))
+	if err := inspect.HeedBlocks(all, name); err != nil {
+		return refusef("%w: --force blocks nevertheless", err)
 	}
 	return nil
 }

@@ -146,28 +146,6 @@ func (c *connection) stated(ctx context.Context, l *link) (all []inspect.Stated,
 	return all, err
 }
 
-// find returns the policy of a name that programs state, or nil.
-func find(all []inspect.Stated, name string) *inspect.Stated {
-	for i := range all {
-		if all[i].Name == name {
-			return &all[i]
-		}
-	}
-	return nil
-}
-
-// statedNames says which policies programs state.
-func statedNames(all []inspect.Stated) string {
-	if len(all) == 0 {
-		return "no program has stated its policies within the last hour"
-	}
-	var names []string
-	for _, s := range all {
-		names = append(names, s.Name)
-	}
-	return "programs state " + strings.Join(names, ", ")
-}
-
 // counts reports whether a known limit counts what stands in an entry.
 func (k *known) counts(e *stored.Entry) bool {
 	if isOnce(e.Policy) {

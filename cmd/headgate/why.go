@@ -148,7 +148,7 @@ func (v *verdictView) doubt(s *inspect.Subject, k *known, stands *stored.Subject
 		}
 	}
 	if len(k.stated) == 0 && len(k.names) == 0 {
-		v.Unknown = append(v.Unknown, unknownView{Text: statedNames(nil)})
+		v.Unknown = append(v.Unknown, unknownView{Text: inspect.StatedNames(nil)})
 	}
 	v.Plan, v.Override = k.name, k.override
 	v.Passes = v.Passes && len(v.Unknown) == 0

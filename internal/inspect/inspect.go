@@ -122,6 +122,8 @@ type Subject struct {
 	Tenants []Tenant
 	Limits  []Limit
 	Slots   []Slots
+	// Stated are the policies that programs state, or nil if that is not known.
+	Stated []Stated
 	// Outage is why failure modes decided on the Limits, or nil.
 	Outage error
 	// Faults are why parts of the answer are missing.

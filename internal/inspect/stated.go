@@ -31,12 +31,15 @@ type Stated struct {
 }
 
 // Stated returns the policies that programs state below the prefix of the Gate, by their names. A
-// policy that no program has stated for an hour is missing. There are none in memory.
+// policy that no program has stated for an hour is missing. In memory the list is nil: programs have
+// no other way to know it.
 func (i *Inspector) Stated(ctx context.Context) ([]Stated, error) {
 	client, ok := i.hub.Client.(redis.UniversalClient)
 	if !ok {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, statedWithin)
+	defer cancel()
 	return ReadStated(ctx, client, i.hub.Prefix)
 }
 
@@ -50,7 +53,7 @@ func ReadStated(ctx context.Context, client redis.Cmdable, prefix string) ([]Sta
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	var all []Stated
+	all := []Stated{}
 	for _, p := range list {
 		if strings.HasSuffix(p.Name, ".once") { // of a once.Once, which is no limit
 			continue
@@ -61,6 +64,62 @@ func ReadStated(ctx context.Context, client redis.Cmdable, prefix string) ([]Sta
 	}
 	slices.SortFunc(all, func(a, b Stated) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
+}
+
+// Find returns the policy of a name that programs state, or nil.
+func Find(all []Stated, name string) *Stated {
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// StatedNames says which policies programs state.
+func StatedNames(all []Stated) string {
+	if len(all) == 0 {
+		return "no program has stated its policies within the last hour"
+	}
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	return "programs state " + strings.Join(names, ", ")
+}
+
+// HeedBlocks returns why programs that state these policies would not heed a block under one of
+// them, or nil.
+func HeedBlocks(all []Stated, name string) error {
+	s := Find(all, name)
+	if s == nil {
+		return unstated(all, name)
+	}
+	if s.Policy == nil {
+		return &UnknownLimit{Policy: name, Err: s.Err}
+	}
+	if _, blocks := s.Policy.Algorithm().(core.Block); !blocks {
+		return fmt.Errorf("%s is no Block (%s), so no program heeds the block",
+			name, Describe(s.Policy.Algorithm(), Number, Span))
+	}
+	return nil
+}
+
+// HeedRaises returns why programs that state these policies would not heed a raise under one of
+// them, or nil.
+func HeedRaises(all []Stated, name string) error {
+	s := Find(all, name)
+	switch {
+	case s == nil:
+		return unstated(all, name)
+	case !s.Raisable:
+		return fmt.Errorf("%s is not Raisable in the program, so no raise counts", name)
+	}
+	return nil
+}
+
+func unstated(all []Stated, name string) error {
+	return fmt.Errorf("no program states a policy %q: %s", name, StatedNames(all))
 }
 
 // policyOf returns the policy that is stated.
@@ -140,18 +199,20 @@ func (e *UnknownLimit) Unwrap() error { return e.Err }
 // statedWithin bounds the question which policies are stated.
 const statedWithin = 2 * time.Second
 
-// varying returns the policies under which the limit of a subject is not known, unless the plan
-// names it. If Redis has not answered before, it is not asked again.
+// varying asks which policies programs state, and returns those under which the limit of a subject is
+// not known, unless the plan names it. If Redis has not answered before, it is not asked again.
 func (i *Inspector) varying(ctx context.Context, s *Subject, plan core.Plan) map[string]bool {
-	if plan != nil && !i.cfg.Partial || s.Outage != nil || len(s.Faults) > 0 {
+	if s.Outage != nil || len(s.Faults) > 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, statedWithin)
-	defer cancel()
-	all, err := i.Stated(ctx)
-	s.fault("which limits vary", err)
+	var err error
+	s.Stated, err = i.Stated(ctx)
+	s.fault("which policies programs state", err)
+	if plan != nil && !i.cfg.Partial {
+		return nil
+	}
 	names := make(map[string]bool)
-	for _, one := range all {
+	for _, one := range s.Stated {
 		names[one.Name] = one.Varies
 	}
 	for _, p := range i.cfg.Policies {
