@@ -257,31 +257,42 @@ func (g *Gate) giveTo(ctx context.Context, asked Charge, units int64) (given int
 	if err != nil {
 		return 0, err
 	}
-	switch from.current().(type) {
+	limit := from.current()
+	switch limit.(type) {
 	case *algorithm.TokenBucket, *algorithm.FixedWindow, *algorithm.Period:
 	default:
 		return 0, fmt.Errorf("%w: units under %s cannot be given back: its limit is no TokenBucket, "+
 			"LeakyBucket, FixedWindow or Calendar", ErrCharge, asked.Policy.name)
 	}
-	var before, change, after charge
-	for _, c := range [...]*charge{&before, &change, &after} {
+	if units < 0 && algorithm.QuotaOf(limit) != nil { // Adjust knows the raises that bound a debt
+		return 0, fmt.Errorf("%w: units of the quota %s are charged by Adjust", ErrCharge, asked.Policy.name)
+	}
+	var ops []request.Request
+	step := func(op algorithm.Operation, cost algorithm.Cost) *request.Charge {
+		var c charge
 		c.at(asked.Key, from)
-		c.Limit, c.policy = from.current(), asked.Policy
+		c.Limit = limit
+		c.Cost = cost
+		c.Reply = []int64{algorithm.AnyReceipt}
+		ops = append(ops, request.Request{Op: op, Charges: []*request.Charge{&c.Charge}})
+		return &c.Charge
 	}
-	ops := []request.Request{{Op: algorithm.Peek}, {Op: algorithm.Force}, {Op: algorithm.Peek}}
-	for i, c := range [...]*charge{&before, &change, &after} {
-		ops[i].Charges = []*request.Charge{&c.Charge}
-	}
+	change := algorithm.Force
 	if units > 0 {
-		ops[1].Op, change.Reply = algorithm.Give, []int64{algorithm.AnyReceipt}
+		change = algorithm.Give
 	}
-	change.Cost = change.Limit.Cost(min(max(units, -units), change.Limit.Capacity()))
+	before := step(algorithm.Peek, algorithm.Cost{})
+	for _, cost := range debt(limit, max(units, -units)) {
+		if cost != (algorithm.Cost{}) {
+			step(change, cost)
+		}
+	}
+	after := step(algorithm.Peek, algorithm.Cost{})
 	if err := g.send(g.bound(ctx), ops); err != nil {
 		return 0, err
 	}
-	used := func(c *charge) int64 {
-		reading := c.Limit.Read(c.Reply, algorithm.Cost{}, 0)
-		return reading.Used
+	used := func(c *request.Charge) int64 {
+		return c.Limit.Read(c.Reply, algorithm.Cost{}, 0).Used
 	}
-	return used(&before) - used(&after), nil
+	return used(before) - used(after), nil
 }

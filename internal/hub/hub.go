@@ -107,8 +107,8 @@ var (
 	Forgive any
 
 	// Give gives units of a TokenBucket, a LeakyBucket or a FixedWindow back, whoever spent them, at
-	// most those that are used, or charges them if the number is negative, as Gate.Adjust does with a
-	// quota. It returns by how many units less is used then.
+	// most those that are used, or charges them if the number is negative. A quota is charged by
+	// Gate.Adjust alone. It returns by how many units less is used then.
 	//
 	//	func(g *core.Gate, ctx context.Context, c core.Charge, units int64) (given int64, err error)
 	Give any
