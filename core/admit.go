@@ -22,6 +22,8 @@ func init() {
 	hub.KeyAt = func(path string) any { return keyAt(path) }
 	hub.Admit = admit
 	hub.Mark, hub.Forgive = mark, forgive
+	hub.Cool, hub.Heed = cool, heed
+	hub.Reason = func(r Result) int64 { return int64(r.reason) }
 	hub.Kept = kept
 	hub.Give = (*Gate).giveUnits
 	hub.State = func(gate any, p any) {
@@ -115,16 +117,56 @@ func (g *Gate) takesSlot(charges []Charge, outermost string) bool {
 // mark is hub.Mark.
 func mark(ctx context.Context, g *Gate, p *Policy, key Key) error {
 	done := &Blocklist{g, p}
-	return done.send(ctx, key, func(r *request.Request, b *algorithm.Block) {
+	_, err := done.send(ctx, key, func(r *request.Request, b *algorithm.Block) {
 		r.Op, r.Charges[0].Cost = algorithm.Force, b.Cost(1)
 	})
+	return err
 }
 
 // forgive is hub.Forgive.
 func forgive(ctx context.Context, g *Gate, p *Policy, key Key) error {
 	done := &Blocklist{g, p}
-	return done.send(ctx, key, func(r *request.Request, b *algorithm.Block) {
+	_, err := done.send(ctx, key, func(r *request.Request, b *algorithm.Block) {
 		r.Op, r.Charges[0].Cost = algorithm.Give, b.Cost(1)
 		r.Charges[0].Reply = []int64{algorithm.LastBlock}
 	})
+	return err
+}
+
+// cool is hub.Cool.
+func cool(
+	ctx context.Context, g *Gate, p *Policy, key Key, growth Block, c hub.Cooldown,
+) (rest time.Duration, err error) {
+	grown, err := growth.compile()
+	if err != nil {
+		return 0, err
+	}
+	limit := grown.limit.(*algorithm.Block)
+	cost := limit.Since(c.Age, c.Reason)
+	if c.For > 0 {
+		cost = limit.ByHand(c.For, c.Reason)
+	}
+	done := &Blocklist{g, p}
+	told, err := done.send(ctx, key, func(r *request.Request, _ *algorithm.Block) {
+		r.Op, r.Charges[0].Limit, r.Charges[0].Cost = algorithm.Force, limit, cost
+	})
+	if err != nil {
+		return 0, err
+	}
+	rest, reason := limit.Rest(told.Reply, cost)
+	heed(g, p, key, rest, reason)
+	return rest, nil
+}
+
+// heed is hub.Heed.
+func heed(g *Gate, p *Policy, key Key, rest time.Duration, reason int64) {
+	if rest == 0 {
+		return
+	}
+	b := p.own.current().(*algorithm.Block)
+	var c charge
+	c.at(key, p.own)
+	c.Limit, c.Cost = b, b.ByHand(rest, reason)
+	requests := []request.Request{{Op: algorithm.Force, Charges: []*request.Charge{&c.Charge}}}
+	_ = g.local.Decide(context.Background(), requests) // memory does not fail
 }

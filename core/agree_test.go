@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -330,6 +331,15 @@ func (l *lockstep) step(i int) {
 			policy, key := l.policies[i][at], charges[0].Key
 			if op == 24 && pick%2 == 0 {
 				what, seen[i] = "ForgiveBlock", fmt.Sprint(forgive(ctx, g, policy, key))
+				break
+			}
+			if op == 25 && pick%2 == 0 {
+				what = "CoolKey"
+				growth := core.Block{Strikes: 1, Within: time.Second, For: time.Second, Most: 5 * time.Second, Forgive: time.Hour}
+				c := hub.Cooldown{For: wait * time.Duration(pick/4%2), Age: wait, Reason: int64(pick % 3)}
+				rest, err := cool(ctx, g, policy, key, growth, c)
+				d, _ := g.Peek(ctx, core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
+				seen[i] = fmt.Sprint(rest, err, reason(d.At(0)))
 				break
 			}
 			if what = "ForgetStrikes"; op == 24 {

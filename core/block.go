@@ -95,7 +95,7 @@ func (b *Blocklist) Block(ctx context.Context, key Key, d time.Duration) error {
 		return fmt.Errorf("%w: a block of %v", ErrCharge, d)
 	}
 	block := func(r *request.Request, limit *algorithm.Block) {
-		r.Op, r.Charges[0].Cost = algorithm.Force, limit.ByHand(d)
+		r.Op, r.Charges[0].Cost = algorithm.Force, limit.ByHand(d, 0)
 	}
 	return b.change(ctx, OpBlock, key, block)
 }
@@ -117,29 +117,30 @@ func (b *Blocklist) change(
 ) error {
 	start, err := time.Now(), ErrClosed
 	if !b.gate.isClosed() {
-		err = b.send(ctx, key, ask)
+		_, err = b.send(ctx, key, ask)
 	}
 	b.gate.tellKey(ctx, op, b.policy, key, err, start)
 	return err
 }
 
+// send sends one charge that ask fills in, and returns it with its reply.
 func (b *Blocklist) send(
 	ctx context.Context, key Key, ask func(*request.Request, *algorithm.Block),
-) error {
+) (*request.Charge, error) {
 	if key.outer == 0 {
-		return fmt.Errorf("%w: it is missing", ErrKey)
+		return nil, fmt.Errorf("%w: it is missing", ErrKey)
 	}
 	block := b.policy.own.current().(*algorithm.Block) // as NewBlocklist has checked
-	var c charge
+	c := new(charge)
 	c.at(key, b.policy.own)
 	c.Limit, c.policy = block, b.policy
 	requests := []request.Request{{Charges: []*request.Charge{&c.Charge}}}
 	ask(&requests[0], block)
 	err := b.gate.send(b.gate.bound(ctx), requests)
 	if err == nil || deadline.Err(ctx) != nil || c.mode(err) != FailLocal {
-		return err
+		return &c.Charge, err
 	}
-	return b.gate.local.Decide(ctx, requests)
+	return &c.Charge, b.gate.local.Decide(ctx, requests)
 }
 
 // BlockedKey is a key that is blocked.

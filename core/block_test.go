@@ -203,6 +203,47 @@ func TestForgive(t *testing.T) {
 	})
 }
 
+// These are hub.Cool and hub.Reason.
+var (
+	cool = hub.Cool.(func(
+		context.Context, *core.Gate, *core.Policy, core.Key, core.Block, hub.Cooldown,
+	) (time.Duration, error))
+	reason = hub.Reason.(func(core.Result) int64)
+)
+
+// A cooldown is one block with the reason of the one that ends last. What began before it does not
+// make the next one longer.
+func TestCooldown(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		growth := core.Block{Strikes: 1, Within: time.Second, For: time.Second, Most: 5 * time.Second, Forgive: time.Minute}
+		k := newGuardian(t, g, c, growth)
+		begin := func(want time.Duration, why int64, cd hub.Cooldown) {
+			t.Helper()
+			rest, err := cool(t.Context(), g, k.policy, k.key, growth, cd)
+			d := peek(t, g, core.Charge{Policy: k.policy, Key: k.key, Cost: core.NoCost})
+			if rest != want || err != nil || d.RetryAfter() != want || want > 0 && reason(d.At(0)) != why {
+				t.Errorf("cools for %v because of %d, %v, %s, want %v because of %d", rest, reason(d.At(0)), err, show(d), want, why)
+			}
+		}
+		c.Advance(time.Hour)
+		begin(time.Second, 2, hub.Cooldown{Age: time.Minute, Reason: 2})
+		begin(time.Second, 2, hub.Cooldown{Age: time.Minute, Reason: 1})
+		c.Advance(2 * time.Second)
+		begin(0, 0, hub.Cooldown{Age: 2*time.Second + 1000, Reason: 1}) // it was sent before the first cooldown
+		begin(2*time.Second, 1, hub.Cooldown{Age: 2 * time.Second, Reason: 1})
+		begin(10*time.Second, 3, hub.Cooldown{For: 10 * time.Second, Reason: 3})
+		begin(10*time.Second, 3, hub.Cooldown{For: time.Second, Reason: 1})
+		c.Advance(10 * time.Second)
+		begin(4*time.Second, 1, hub.Cooldown{Age: time.Second, Reason: 1})
+		if err := g.Reset(t.Context(), core.Charge{Policy: k.policy, Key: k.key}); err != nil {
+			t.Fatal(err)
+		}
+		k.want(0)
+		begin(time.Second, 1, hub.Cooldown{Age: time.Second, Reason: 1})
+	})
+}
+
 func TestBlockByHand(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
@@ -294,6 +335,24 @@ func TestBlockFaults(t *testing.T) {
 	}
 	if err := list.Forget(ctx, core.Key{}); !errors.Is(err, core.ErrKey) {
 		t.Errorf("no key: %v", err)
+	}
+}
+
+// A process that has begun a cooldown heeds it while Redis does not answer.
+func TestCooldownDuringOutage(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
+	key, growth := newKey(t, "k"), core.Block{Strikes: 1, Within: time.Second, For: time.Second}
+	p := limited(t, "p", growth)
+	if rest, err := cool(t.Context(), g, p, key, growth, hub.Cooldown{For: time.Hour, Reason: 3}); rest != time.Hour || err != nil {
+		t.Errorf("%v, %v", rest, err)
+	}
+	s.Stop()
+	defer s.Continue()
+	d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: core.NoCost})
+	if d.Allowed || d.Source != core.SourceLocal || reason(d.At(0)) != 3 || err != nil {
+		t.Errorf("%s, %v", show(d), err)
 	}
 }
 

@@ -258,7 +258,9 @@ func (g *Gate) sendLifting(ctx context.Context, requests []request.Request) erro
 	var keys []uint64
 	for i := range requests {
 		for _, c := range requests[i].Charges {
-			keys = append(keys, c.Hash)
+			if requests[i].Op != algorithm.Reserve || c.Units > 0 { // what only asks changes nothing
+				keys = append(keys, c.Hash)
+			}
 		}
 	}
 	defer g.cache.lifting(keys...)()

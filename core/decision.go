@@ -42,6 +42,7 @@ type Result struct {
 
 	defers   bool          // reservations may be for later
 	violated uint8         // a bit for each window
+	reason   uint8         // as hub.Reason
 	reset    int64         // the end of a window or a period with which Remaining is Limit, as hub.ResetAt
 	kept     time.Duration // as hub.KeptAfter
 
@@ -169,6 +170,7 @@ func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bo
 	r.NextAfter, r.ResetAfter, r.reset = reading.NextAfter, reading.ResetAfter, reading.Reset
 	if r.Held = reading.Held; !fits {
 		r.RetryAfter, r.kept, r.violated = reading.RetryAfter, reading.KeptAfter, reading.Violated
+		r.reason = reading.Reason
 	}
 	_, r.defers = limit.(*algorithm.TokenBucket)
 }

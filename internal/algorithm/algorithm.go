@@ -172,6 +172,8 @@ type Reading struct {
 	// 0 if RetryAfter does not depend on that. See Await.
 	Held      int64
 	KeptAfter time.Duration
+	// Reason is that of the block that denies.
+	Reason uint8
 }
 
 // Await notes how many units are held, those of the charge included. If the charge has no room and

@@ -14,7 +14,8 @@ const MaxStrikes = 100
 
 // Block admits everything until a key has had a number of strikes within a time, and then nothing
 // for a while. Its units are strikes. A cost of 0 asks whether the key is blocked. The fraction of
-// a cost is no fraction but a block by hand, in microseconds.
+// a cost is no fraction: see ByHand and Since. A block has a reason, a number from 0 to 9, which
+// the block that ends last has stated.
 type Block struct {
 	strikes int64
 	within  int64 // microseconds, as all below
@@ -44,7 +45,7 @@ func NewBlock(strikes int64, within, first, most, forgive time.Duration) (*Block
 
 func (b *Block) Tag() string           { return "bl1" }
 func (b *Block) Script() string        { return "block" }
-func (b *Block) Fields() int           { return 6 }
+func (b *Block) Fields() int           { return 7 }
 func (b *Block) Denominator() int64    { return MaxUnits }
 func (b *Block) Cost(n int64) Cost     { return Cost{min(n, b.strikes), 0} }
 func (b *Block) Capacity() int64       { return b.strikes }
@@ -57,8 +58,21 @@ func (b *Block) Parameters(args []int64) []int64 {
 // Share returns the block itself: a process that decides alone sees only its own strikes.
 func (b *Block) Share(int64) Limit { return b }
 
+const (
+	reasons = 1000 // a cost has its reason in thousands of its whole number
+	levels  = 100  // a state has its reason in hundreds of its level
+)
+
 // ByHand is the cost that blocks a key for a time, whatever its strikes are.
-func (b *Block) ByHand(d time.Duration) Cost { return Cost{0, d.Microseconds()} }
+func (b *Block) ByHand(d time.Duration, reason int64) Cost {
+	return Cost{reason * reasons, d.Microseconds()}
+}
+
+// Since is the cost of a strike that counts unless a block has begun in the time before it, which is
+// above 0.
+func (b *Block) Since(d time.Duration, reason int64) Cost {
+	return Cost{1 + reason*reasons, max(1, d.Microseconds())}
+}
 
 const (
 	// AllStrikes is the receipt by which Give forgets every strike. It lifts no block.
@@ -80,7 +94,7 @@ type block struct {
 type blocked struct {
 	until   int64 // when the last block ends; 0 if there was none, or it is forgiven
 	length  int64 // of that block
-	level   int64 // how often the length has doubled for the next one
+	level   int64 // how often the length has doubled for the next one, and its reason
 	strikes []int64
 }
 
@@ -158,22 +172,22 @@ func (b *Block) keep(s *block) {
 // next returns how long the next block lasts.
 func (b *Block) next(s *block) int64 {
 	length := b.first
-	for range s.found.level {
+	for range s.found.level % levels {
 		length = min(2*length, b.most)
 	}
 	return length
 }
 
 // Reply implements Limit: strikes, time until the block ends, time until the oldest strike is too
-// old, time until the youngest is, length of the next block, receipt.
+// old, time until the youngest is, length of the next block, reason, receipt.
 func (b *Block) Reply(st State, _ Cost, reply []int64) []int64 {
 	s := st.(*block)
 	oldest, youngest := int64(0), int64(0)
 	if n := len(s.found.strikes); n > 0 {
 		oldest, youngest = s.found.strikes[0]+b.within-s.now, s.found.strikes[n-1]+b.within-s.now
 	}
-	return append(
-		reply, int64(len(s.found.strikes)), max(0, s.found.until-s.now), oldest, youngest, b.next(s), 0)
+	return append(reply, int64(len(s.found.strikes)), max(0, s.found.until-s.now), oldest, youngest,
+		b.next(s), s.found.level/levels, 0)
 }
 
 // Fits implements Limit. A strike fits unless the key is blocked: it is the one after it that does
@@ -188,18 +202,22 @@ func (b *Block) Fits(st State, _ Cost, _ Terms) bool {
 func (b *Block) Commit(st State, c Cost, _ Terms) (receipt int64) {
 	s := st.(*block)
 	f := &s.found
+	reason, strikes := c.Whole/reasons, c.Whole%reasons
 	switch {
-	case c.Fraction > 0:
-		length := max(c.Fraction, f.until-s.now)
-		f.until, f.length, f.strikes = s.now+length, length, f.strikes[:0]
+	case c.Fraction > 0 && strikes == 0:
+		if s.now+c.Fraction > f.until {
+			f.until, f.level = s.now+c.Fraction, f.level%levels+reason*levels
+		}
+		f.length, f.strikes = f.until-s.now, f.strikes[:0]
 		receipt = s.now + 1
-	case f.until <= s.now:
-		for range min(c.Whole, b.strikes) {
+	case f.until <= s.now && (c.Fraction == 0 || f.until-f.length <= s.now-c.Fraction):
+		for range min(strikes, b.strikes) {
 			f.strikes = append(f.strikes, s.now)
 		}
 		if int64(len(f.strikes)) >= b.strikes {
 			length := b.next(s)
 			f.until, f.length, f.strikes = s.now+length, length, f.strikes[:0]
+			f.level = f.level%levels + reason*levels
 			if length < b.most {
 				f.level++
 			}
@@ -253,9 +271,23 @@ func (b *Block) Read(reply []int64, charged Cost, _ int64) Reading {
 		Limit: b.strikes, Used: count, Remaining: max(0, b.strikes-count), Window: micros(b.first),
 		NextAfter: micros(next), ResetAfter: micros(last),
 	}
-	if rest = max(rest, charged.Fraction); rest > 0 {
-		r.Used, r.Remaining, r.Violated = b.strikes, 0, 1
+	if rest > 0 {
+		r.Used, r.Remaining, r.Violated, r.Reason = b.strikes, 0, 1, uint8(reply[5])
 		r.RetryAfter, r.NextAfter, r.ResetAfter = micros(rest), micros(rest), micros(rest)
 	}
 	return r
+}
+
+// Rest returns for how long a key is blocked after a Force of a cost of ByHand or Since with that reply,
+// and why.
+func (b *Block) Rest(reply []int64, charged Cost) (rest time.Duration, reason int64) {
+	lasts := reply[1]
+	if reason = reply[5]; charged.Whole%reasons == 0 {
+		if charged.Fraction > lasts {
+			lasts, reason = charged.Fraction, charged.Whole/reasons
+		}
+	} else if lasts == 0 && reply[6] > 0 {
+		lasts, reason = reply[4], charged.Whole/reasons
+	}
+	return micros(lasts), reason
 }

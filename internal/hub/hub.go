@@ -6,6 +6,7 @@ package hub
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/keeper"
@@ -106,6 +107,18 @@ var (
 	//	func(context.Context, *core.Gate, *core.Policy, core.Key) error
 	Forgive any
 
+	// Cool blocks a key under a policy whose Algorithm is a core.Block, for longer each time as growth
+	// says, or as the Cooldown does, and returns for how long it is blocked then. This process heeds the
+	// block while Redis does not answer. Heed has it heed one that it has learnt of. Reason returns that
+	// of the block that denies.
+	//
+	//	func(
+	//		ctx context.Context, g *core.Gate, p *core.Policy, key core.Key, growth core.Block, c Cooldown,
+	//	) (rest time.Duration, err error)
+	//	func(g *core.Gate, p *core.Policy, key core.Key, rest time.Duration, reason int64)
+	//	func(core.Result) int64
+	Cool, Heed, Reason any
+
 	// Give gives units of a TokenBucket, a LeakyBucket or a FixedWindow back, whoever spent them, at
 	// most those that are used, or charges them if the number is negative. A quota is charged by
 	// Gate.Adjust alone. It returns by how many units less is used then.
@@ -140,3 +153,11 @@ var (
 	//	func(*semaphore.Semaphore) (waits, refuses bool)
 	Waits any
 )
+
+// Cooldown is a block that Cool begins.
+type Cooldown struct {
+	// For is how long it lasts, unless the block that runs lasts longer. If it is 0, the growth says,
+	// and nothing is blocked where a block has begun in the time Age before.
+	For, Age time.Duration
+	Reason   int64 // 0 to 9
+}

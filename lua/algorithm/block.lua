@@ -3,12 +3,13 @@
 --
 -- Limit  0; strikes that block; the time within which they count; length of the first block; of the
 --        longest; the time after the end of a block that forgives it
--- Cost   strikes, 0; or 0 and the length of a block by hand
+-- Cost   strikes, 0; or 0 and the length of a block by hand; or strikes and the time in which no block
+--        may have begun if they are to count; plus 1000 times the reason of the block, which is 0 to 9
 -- Reply  strikes, time until the block ends or 0, time until the oldest strike is too old, time until
---        the youngest is, length of the next block, receipt
+--        the youngest is, length of the next block, reason of the block, receipt
 -- Value  "end length level", of the last block and 0 if there was none or it is forgiven, the level
---        being how often the length of the next one has doubled; then the times of the strikes,
---        oldest first, at most 100, each behind a space
+--        being how often the length of the next one has doubled, plus 100 times the reason; then the
+--        times of the strikes, oldest first, at most 100, each behind a space
 --
 -- A strike fits unless the key is blocked, and a block begins with the strike that completes it.
 -- Strikes of a blocked key do not count. What lies in the future, because the clock stepped back, is
@@ -57,31 +58,35 @@ if changed then
   state.kept, dirty[key] = state.found, limit
 end
 local following = ARGV[limit + 5]
-for _ = 1, level do
+for _ = 1, level % 100 do
   following = math.min(2 * following, ARGV[limit + 6])
 end
 local fresh = ARGV[limit + 4] - now
 reply[n + 1], reply[n + 2] = #times, math.max(0, ends - now)
 reply[n + 3], reply[n + 4] = times[1] and times[1] + fresh or 0, times[1] and times[#times] + fresh or 0
-reply[n + 5], reply[n + 6] = following, 0
-n = n + 6
+reply[n + 5], reply[n + 6], reply[n + 7] = following, math.floor(level / 100), 0
+n = n + 7
 
 --: fits
-fits = reply[found - 4] == 0
+fits = reply[found - 5] == 0
 
 --: commit
-local state, length = states[key].found, reply[found - 1]
+local state, length, strikes = states[key].found, reply[found - 2], whole % 1000
+local reason = (whole - strikes) / 10
 states[key].kept = state
-if part > 0 then
-  length = math.max(part, state.ends - now)
-  state.ends, state.length, state.times = now + length, length, {}
+if part > 0 and strikes == 0 then
+  if now + part > state.ends then
+    state.ends, state.level = now + part, state.level % 100 + reason
+  end
+  state.length, state.times = state.ends - now, {}
   receipt = now + 1
-elseif state.ends <= now then
-  for _ = 1, math.min(whole, ARGV[limit + 3]) do
+elseif state.ends <= now and (part == 0 or state.ends - state.length <= now - part) then
+  for _ = 1, math.min(strikes, ARGV[limit + 3]) do
     table.insert(state.times, now)
   end
   if #state.times >= ARGV[limit + 3] then
     state.ends, state.length, state.times = now + length, length, {}
+    state.level = state.level % 100 + reason
     if length < ARGV[limit + 6] then
       state.level = state.level + 1
     end
@@ -119,7 +124,8 @@ if #times > 0 then
   ttl = math.max(ttl or 0, times[#times] + ARGV[limit + 4] - now)
 end
 if ttl then
-  texts[1], texts[2], texts[3] = string.format('%.0f', state.ends), string.format('%.0f', state.length), state.level
+  texts[1], texts[2] = string.format('%.0f', state.ends), string.format('%.0f', state.length)
+  texts[3] = string.format('%d', state.level)
   for _, time in ipairs(times) do
     table.insert(texts, string.format('%.0f', time))
   end
