@@ -39,9 +39,6 @@ func (x *exchange) admit(w *wait) (p *pass, err error) {
 // waits for the slot first: a rule whose units are spent before the wait for a slot would see them
 // used much later.
 func (x *exchange) try(w *wait) (*pass, *denial, error) {
-	if n := x.knownDenial(); n != nil {
-		return nil, n, nil
-	}
 	if x.caps == nil || w.lease != nil {
 		return x.reserve(w)
 	}
@@ -58,7 +55,7 @@ func (x *exchange) try(w *wait) (*pass, *denial, error) {
 		if w.left() == 0 || !errors.Is(err, ErrBusy) {
 			return nil, nil, err
 		}
-	} else if denied := x.denial(&d, 0); denied.cools || denied.after > w.left() {
+	} else if denied := x.denial(&d, 0); denied.rank > byRule || denied.after > w.left() {
 		return nil, denied, nil
 	}
 	return x.slotFirst(w)
@@ -120,13 +117,7 @@ const outageRetry = time.Second
 
 // reserve spends the charges, and waits until they may act.
 func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
-	left := x.patience(w)
-	if x.t.brief && (left == 0 || !x.crowded()) {
-		p, denied, err := x.decide()
-		if denied == nil || denied.cools || left == 0 {
-			return p, denied, err
-		}
-	}
+	left := w.left()
 	paid, d, err := x.spend(left)
 	switch {
 	case err != nil:
@@ -140,11 +131,7 @@ func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
 			_ = paid.Cancel(x.req.Context()) // on failure it stays spent
 		}
 	}()
-	if denied := x.cooling(&d, 0); denied.cools {
-		return nil, denied, nil
-	}
 	if rule := x.delayedBy(&d); rule != nil {
-		x.t.cool.crowds.add(x.narrowest(), time.Now())
 		if denied, err := x.delay(w, paid, rule); denied != nil || err != nil {
 			return nil, denied, err
 		}
@@ -155,30 +142,6 @@ func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
 	return x.pass(slot, paid, &d), nil, nil
 }
 
-// decide spends the charges in the short form, without receipts.
-func (x *exchange) decide() (*pass, *denial, error) {
-	asks := x.charges[:len(x.asks)]
-	for i := range asks {
-		asks[i].Cost = 1 // the short form spends something of every bucket
-	}
-	x.asked = time.Now()
-	d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.charges...)
-	for i := range asks {
-		asks[i].Cost = core.NoCost
-	}
-	switch {
-	case err != nil:
-		return nil, nil, wrapped(err)
-	case d.Allowed:
-		return x.pass(nil, nil, &d), nil, nil
-	}
-	denied := x.denial(&d, 0)
-	if !denied.cools {
-		x.t.cool.crowds.add(x.narrowest(), time.Now())
-	}
-	return nil, denied, nil
-}
-
 // spend spends the charges, for at most that time later.
 func (x *exchange) spend(left time.Duration) (*core.Reservation, core.Decision, error) {
 	ctx, gate := x.req.Context(), x.t.cfg.Gate
@@ -186,24 +149,6 @@ func (x *exchange) spend(left time.Duration) (*core.Reservation, core.Decision, 
 		return gate.Charge(ctx, x.charges...)
 	}
 	return gate.Reserve(ctx, left, x.charges...)
-}
-
-// patience returns for how much later a reservation may be. It is for now if others use up the
-// account.
-func (x *exchange) patience(w *wait) time.Duration {
-	if x.strained() && !x.t.spaced {
-		return 0
-	}
-	return w.left()
-}
-
-// crowdedFor is for how long requests ask for a reservation at once after one has had no room.
-const crowdedFor = time.Second
-
-// crowded reports whether the request probably has to wait. Then it reserves at once: otherwise it
-// asks without receipts first, which takes Redis half of the time.
-func (x *exchange) crowded() bool {
-	return x.t.cool.crowds.within(x.narrowest(), crowdedFor)
 }
 
 // delayedBy returns the policy with the longest delay, or nil.
@@ -217,21 +162,27 @@ func (x *exchange) delayedBy(d *core.Decision) (p *core.Policy) {
 	return p
 }
 
+// overdue is how late a reservation may act. A process that stood still for longer asks again, so
+// that it does not send all that it has reserved meanwhile at once.
+const overdue = 500 * time.Millisecond
+
 // delay waits until a reservation may act, and then looks whether a cooldown has begun meanwhile,
 // or a hold has expired.
 func (x *exchange) delay(w *wait, paid *core.Reservation, by *core.Policy) (*denial, error) {
 	delay, slot := paid.Delay(), w.lease
+	due := time.Now().Add(delay)
 	w.begin(by.Name(), delay)
 	if err := w.sleep(delay); err != nil {
 		return nil, err
 	}
+	late := time.Since(due) > overdue
 	d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.charges[:len(x.asks)]...)
 	switch {
 	case err != nil:
 		return nil, wrapped(err)
 	case !d.Allowed:
 		return x.denial(&d, 0), nil
-	case w.lease != slot || x.strained() && !x.t.spaced || !kept(paid):
+	case late || w.lease != slot || !kept(paid):
 		return new(denial), nil
 	}
 	return nil, nil

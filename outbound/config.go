@@ -18,8 +18,8 @@ type Config struct {
 	// Gate decides. It is required, and one on Redis shares the limits and cooldowns with all
 	// replicas.
 	Gate *core.Gate
-	// Rules are the limits, each under a policy of another name: at most 14. Without any, the
-	// Transport obeys cooldowns only.
+	// Rules are the limits, each under a policy of another name: at most 13, where one with a Limit
+	// counts twice. Without any, the Transport obeys cooldowns only.
 	Rules []Rule
 	// Slot caps how many requests run at a time. Nil caps nothing.
 	Slot *Slot
@@ -29,9 +29,20 @@ type Config struct {
 	// know: otherwise all accounts of the host share their cooldowns. It must be safe for concurrent
 	// use. Nil is Authorization, X-Api-Key, Api-Key, X-Goog-Api-Key, and key in the query.
 	Credential func(*http.Request) string
-	// Account derives whose cooldowns a request obeys. Nil is ByCredential. A cooldown of a model
-	// stands below its key.
+	// Account derives whose cooldowns a request obeys. Nil is ByCredential. A cooldown of a model or
+	// a route stands below its key.
 	Account KeyFunc
+	// Route names the part of the upstream that a request needs, such as its search, for refusals of
+	// ScopeRoute. An empty name is no part. It must not read the body. Nil knows no parts.
+	Route func(*http.Request) string
+	// Read reads what a response says, before the Transport does: a refusal, or one with ReasonNone
+	// for none. If it returns false, the Transport reads the response itself. The head is the first
+	// 64 KiB of the body as far as they have come, without gzip, of a response with a status of 400,
+	// 402, 403, 429, 498, 500, 502, 503, 504 or 529, and otherwise nil. What Read takes of the Body it
+	// must put back. It must be safe for concurrent use. Nil reads nothing.
+	Read func(res *http.Response, head []byte) (Refusal, bool)
+	// Longest bounds the cooldown of a refusal that tells a longer wait. Zero means 24 h.
+	Longest time.Duration
 	// Meter reads the model and the cost of requests. Nil measures nothing.
 	Meter Meter
 	// Skip returns true for requests that go to Base as if there were no Transport. Nil skips none.
@@ -51,9 +62,9 @@ type Config struct {
 	Observe func(context.Context, core.Event)
 }
 
-// Backoff is how long the narrowest key of a request, which is its model's or else its account's,
-// cools after a refusal that tells no wait. The next one after a response below 500 that is no
-// refusal lasts First again, and so does one that comes Most after the end of the last.
+// Backoff is how long a key cools after a refusal that tells no wait. The next one after a response
+// below 500 that is no refusal lasts First again, and so does one that comes Most after the end of
+// the last. Refusals of requests that were sent before a cooldown do not count.
 type Backoff struct {
 	// First is the first cooldown. Zero means 1 s.
 	First time.Duration
@@ -63,10 +74,11 @@ type Backoff struct {
 }
 
 const (
-	longestWait    = 10 * 365 * 24 * time.Hour // of MaxWait
-	longestBackoff = time.Hour
+	longestWait     = 10 * 365 * 24 * time.Hour // of MaxWait
+	longestBackoff  = time.Hour
+	longestCooldown = 24 * time.Hour
 
-	maxRules   = core.MaxCharges - maxAsks
+	maxAsks    = 3 // keys of the account, the model and the route
 	maxRetries = 10
 )
 
@@ -84,18 +96,17 @@ func (cfg Config) complete() (Config, error) {
 	} else if hub.Of(cfg.Gate) == nil {
 		fault("Gate is the zero Gate")
 	}
-	if n := len(cfg.Rules); n > maxRules {
-		fault("Rules has %d entries: it must have at most %d", n, maxRules)
+	cfg.checkRules(fault)
+	if cfg.Longest == 0 {
+		cfg.Longest = longestCooldown
+	} else if cfg.Longest < time.Millisecond || cfg.Longest > longestWait {
+		fault("Longest is %v: it must be between 1ms and 10 years", cfg.Longest)
 	}
 	if cfg.MaxWait < 0 || cfg.MaxWait > longestWait {
 		fault("MaxWait is %v: it must be between 0 and 10 years", cfg.MaxWait)
 	}
 	if cfg.Retry.Max < 0 || cfg.Retry.Max > maxRetries {
 		fault("Retry.Max is %d: it must be between 0 and %d", cfg.Retry.Max, maxRetries)
-	}
-	names := map[string]bool{coolingName: true, spentName: true}
-	for i := range cfg.Rules {
-		cfg.Rules[i].check(i, cfg.Meter != nil, names, fault)
 	}
 	if cfg.Slot != nil {
 		cfg.Slot.check(cfg.Gate, fault)
@@ -108,6 +119,20 @@ func (cfg Config) complete() (Config, error) {
 		cfg.Account = ByCredential
 	}
 	return cfg, errors.Join(errs...)
+}
+
+func (cfg *Config) checkRules(fault faultFunc) {
+	charges := len(cfg.Rules) + maxAsks
+	names := map[string]bool{coolingName: true, spentName: true}
+	for i := range cfg.Rules {
+		if cfg.Rules[i].check(i, cfg.Meter != nil, names, fault); cfg.Rules[i].Limit != "" {
+			charges++
+		}
+	}
+	if charges > core.MaxCharges {
+		fault("Rules has %d entries: with those that have a Limit counted twice, it must have at most %d",
+			len(cfg.Rules), core.MaxCharges-maxAsks)
+	}
 }
 
 func (b Backoff) complete(fault faultFunc) Backoff {

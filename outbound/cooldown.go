@@ -1,9 +1,9 @@
 package outbound
 
 import (
-	"cmp"
 	"context"
-	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -11,24 +11,10 @@ import (
 	"github.com/headgate/headgate/outbound/internal/signal"
 )
 
-// Names of policies, which no rule may have.
+// Names of cooldowns, which no rule may have. The policy of all is coolingName.
 const (
 	coolingName = "cooldown"
 	spentName   = "spent"
-)
-
-// backoffName names the policy that counts cooldowns of a guessed length.
-const backoffName = "backoff"
-
-// maxAsks is the most keys whose cooldowns a request obeys: those of its account and of its model.
-const maxAsks = 2
-
-const (
-	// shortestCooldown is as short as a wait in Redis can be told from none.
-	shortestCooldown = time.Millisecond
-	// longestCooldown bounds a cooldown, so that a header that is wrong stops an account for a day at
-	// most.
-	longestCooldown = 24 * time.Hour
 )
 
 // An account that is spent, and does not tell until when, is asked again after these times.
@@ -37,82 +23,27 @@ const (
 	mostSpent  = 16 * time.Minute
 )
 
-// A cooldown is a debt of a bucket that gets a token each microsecond: a request needs one, and is
-// denied for as long as the bucket owes some. So a request asks about cooldowns in the short form of
-// the script that decides its rules, in which a core.Block has no place.
-const (
-	coolingPer   = time.Microsecond
-	coolingBurst = int64(time.Second / coolingPer) // far more than a batch has requests
-)
-
-// cooling is the limit of a key that cools for so long.
-func cooling(rest time.Duration) core.TokenBucket {
-	owes := int64((rest + coolingPer - 1) / coolingPer)
-	return core.TokenBucket{Rate: 1, Per: coolingPer, Burst: coolingBurst + owes}
-}
-
-// restOf returns for how long a key cools whose bucket has that result.
-func restOf(r core.Result) time.Duration {
-	return max(0, r.ResetAfter-time.Duration(coolingBurst)*coolingPer)
-}
-
 // cooldowns are the keys that upstreams have refused, in the Gate.
 type cooldowns struct {
-	gate   *core.Gate
-	policy *core.Policy // asked by every request
-	// backoff has the lengths of guessed cooldowns, and spent the keys that cool because they are
-	// spent. Only refusals, and requests that a cooldown denies, ask for them.
-	backoff, spent blocked
+	policy  *core.Policy // of blocks, with their reasons
+	backoff core.Block   // the growth of cooldowns of a guessed length
+	spent   core.Block   // the same of those that are spent
 
-	known   known // cooldowns that this process knows
-	cooled  marks // keys that may have guessed cooldowns, and when this process learned that
-	strains marks // keys that others use up, and when a response last told so
-	crowds  marks // keys whose requests lately had no room, and when
+	guessed marks // keys that cool for a guessed time, and when this process learned that
 	doubts  marks // accounts that one response calls spent, which is to be told twice, and when
 }
 
-// blocked are keys under a core.Block. A strike blocks one for a time that doubles.
-type blocked struct {
-	policy *core.Policy
-	list   *core.Blocklist
-}
-
-func newCooldowns(g *core.Gate, b Backoff) (*cooldowns, error) {
-	policy, err := core.NewPolicy(core.PolicyConfig{Name: coolingName, Algorithm: cooling(0)})
+func newCooldowns(b Backoff) (*cooldowns, error) {
+	c := &cooldowns{
+		backoff: core.Block{Strikes: 1, Within: time.Second, For: b.First, Most: b.Most},
+		spent:   core.Block{Strikes: 1, Within: time.Second, For: firstSpent, Most: mostSpent},
+	}
+	var err error
+	c.policy, err = core.NewPolicy(core.PolicyConfig{Name: coolingName, Algorithm: c.backoff})
 	if err != nil {
 		return nil, wrapped(err)
 	}
-	backoff, err := newBlocked(g, backoffName, core.Block{
-		Strikes: 1, Within: time.Second, For: b.First, Most: b.Most,
-	})
-	if err != nil {
-		return nil, err
-	}
-	spent, err := newBlocked(g, spentName, core.Block{
-		Strikes: 1, Within: time.Second, For: firstSpent, Most: mostSpent, Forgive: mostSpent,
-	})
-	return &cooldowns{gate: g, policy: policy, backoff: backoff, spent: spent}, err
-}
-
-func newBlocked(g *core.Gate, name string, b core.Block) (k blocked, err error) {
-	k.policy, err = core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: b})
-	if err == nil {
-		k.list, err = core.NewBlocklist(g, k.policy)
-	}
-	if err != nil {
-		err = fmt.Errorf("outbound: Config.Backoff: %w", err)
-	}
-	return k, err
-}
-
-// asks returns the keys whose cooldowns a request obeys, that of the account first.
-func (c *cooldowns) asks(asks []core.Key, account core.Key, model string) ([]core.Key, error) {
-	asks = append(asks, account)
-	if model == "" {
-		return asks, nil
-	}
-	key, err := below(account, model)
-	return append(asks, key), err
+	return c, nil
 }
 
 // ask returns the charge that asks whether a key cools.
@@ -120,122 +51,69 @@ func (c *cooldowns) ask(key core.Key) core.Charge {
 	return core.Charge{Policy: c.policy, Key: key, Cost: core.NoCost}
 }
 
-// These are hub.Mark and hub.Forgive.
+// These are those of package hub.
 var (
-	mark    = hub.Mark.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
-	forgive = hub.Forgive.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
+	block = hub.Cool.(func(
+		context.Context, *core.Gate, *core.Policy, core.Key, core.Block, hub.Cooldown,
+	) (time.Duration, error))
+	heed     = hub.Heed.(func(*core.Gate, *core.Policy, core.Key, time.Duration, int64))
+	reasonOf = hub.Reason.(func(core.Result) int64)
+	forgive  = hub.Forgive.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
 )
 
-// refused begins the cooldown of a refusal, and returns how long it lasts. A refusal that says
-// nothing of other requests begins none, and lasts for the wait that it tells, or core.Never.
-func (x *exchange) refused(status int, s signal.Signal) time.Duration {
-	if s.Apart {
-		return cmp.Or(s.Wait, core.Never)
+// scope returns the key that a refusal concerns, if it concerns other requests.
+func (x *exchange) scope(s signal.Scope) (key core.Key, ok bool) {
+	switch s {
+	case signal.Account:
+		return x.account(), true
+	case signal.Route:
+		return x.route, x.route != core.Key{}
+	case signal.Request:
+		return key, false
 	}
-	ctx, c := context.WithoutCancel(x.req.Context()), x.t.cool
-	if s.Doubtful && !c.doubts.within(x.account(), mostSpent) {
-		c.doubts.add(x.account(), time.Now())
-		return core.Never
+	return x.narrowest(), true
+}
+
+// refused begins the cooldown of a refusal of a request that was sent at that time, and returns how
+// long it lasts. A refusal that says nothing of other requests begins none, and lasts for the wait
+// that it tells, or core.Never.
+func (x *exchange) refused(status int, s signal.Signal, sent time.Time) (rest time.Duration, cools bool) {
+	key, ok := x.scope(s.Scope)
+	if s.Doubtful && !x.t.cool.doubts.within(x.account(), mostSpent) {
+		x.t.cool.doubts.add(x.account(), time.Now())
+		return core.Never, false
 	}
+	switch {
+	case ok:
+		return x.begin(key, status, s, sent), true
+	case s.Wait > 0:
+		return s.Wait, false
+	}
+	return core.Never, false
+}
+
+// begin begins the cooldown of a key, tells the observer, and returns for how long the key cools.
+func (x *exchange) begin(key core.Key, status int, s signal.Signal, sent time.Time) time.Duration {
+	c := x.t.cool
 	e := CooldownEvent{
-		Request: x.given, Key: x.scope(s), Status: status, Spent: s.Spent, Guessed: guessed(s),
+		Request: x.given, Key: key, Status: status,
+		Spent: s.Reason == signal.Spent, Guessed: s.Wait == 0,
 	}
-	c.cooled.add(e.Key, time.Now())
-	c.strains.add(e.Key, time.Now())
-	e.For, e.Err = x.cool(s)
-	if x.t.cfg.Observe != nil {
+	growth := c.backoff
+	if e.Spent {
+		growth = c.spent
+	}
+	if e.Guessed {
+		c.guessed.add(key, time.Now())
+	}
+	ctx := context.WithoutCancel(x.req.Context())
+	e.For, e.Err = block(ctx, x.t.cfg.Gate, c.policy, key, growth, hub.Cooldown{
+		For: min(s.Wait, x.t.cfg.Longest), Age: time.Since(sent), Reason: int64(s.Reason),
+	})
+	if x.t.cfg.Observe != nil && (e.For > 0 || e.Err != nil) {
 		x.t.observe(ctx, &e)
 	}
 	return e.For
-}
-
-// guessed reports whether a refusal tells no wait. One whose wait is over tells none.
-func guessed(s signal.Signal) bool { return !s.HasWait || s.Wait <= 0 }
-
-// scope returns the key that a refusal concerns.
-func (x *exchange) scope(s signal.Signal) core.Key {
-	if s.Model || guessed(s) && !s.Spent {
-		return x.narrowest()
-	}
-	return x.account()
-}
-
-// cool lets the key of a refusal cool, and returns for how long it does.
-func (x *exchange) cool(s signal.Signal) (rest time.Duration, err error) {
-	ctx, c, key := context.WithoutCancel(x.req.Context()), x.t.cool, x.scope(s)
-	wait := min(max(s.Wait, shortestCooldown), longestCooldown)
-	switch {
-	case guessed(s) && s.Spent:
-		wait, err = c.guess(ctx, &c.spent, key)
-	case guessed(s):
-		wait, err = c.guess(ctx, &c.backoff, key)
-	case s.Spent:
-		err = c.spent.list.Block(ctx, key, wait)
-	}
-	rest, failed := c.cool(ctx, key, wait, s.Spent)
-	return rest, cmp.Or(failed, err)
-}
-
-// guess returns how long a key cools that has been refused without a wait.
-func (c *cooldowns) guess(ctx context.Context, b *blocked, key core.Key) (time.Duration, error) {
-	failed := mark(ctx, c.gate, b.policy, key)
-	d, err := c.gate.Decide(ctx, core.Charge{Policy: b.policy, Key: key, Cost: core.NoCost})
-	return d.RetryAfter(), cmp.Or(failed, err)
-}
-
-// cool lets a key cool for that long, or for longer if it does already, and returns how long that
-// is. It spends what is left under a limit that is higher by the cooldown, in one step, so that of
-// several cooldowns the one that ends last holds.
-func (c *cooldowns) cool(
-	ctx context.Context, key core.Key, wait time.Duration, spent bool,
-) (time.Duration, error) {
-	if wait <= 0 {
-		return 0, nil
-	}
-	limit := cooling(wait)
-	charge := core.Charge{Policy: c.policy, Key: key, Limit: limit}
-	_, d, err := c.gate.SpendUpTo(ctx, limit.Burst, charge)
-	if err != nil {
-		return 0, err
-	}
-	rest := restOf(d.At(0))
-	c.known.add(key, rest, spent, &d)
-	return rest, nil
-}
-
-// spentOf reports which of the keys that cool for these times do so because they are spent. A rest
-// of 0 is that of a key that does not cool.
-func (c *cooldowns) spentOf(
-	ctx context.Context, keys []core.Key, rests *[maxAsks]time.Duration, d *core.Decision,
-) (spent [maxAsks]bool) {
-	var charges [maxAsks]core.Charge
-	var of [maxAsks]int
-	n := 0
-	for i, key := range keys {
-		if rests[i] == 0 {
-			continue
-		}
-		known := false
-		if spent[i], known = c.known.spent(key, rests[i]); !known {
-			charges[n] = core.Charge{Policy: c.spent.policy, Key: key, Cost: core.NoCost}
-			of[n] = i
-			n++
-		}
-	}
-	if n > 0 {
-		// If it fails, the keys cool without a reason.
-		if why, err := c.gate.Decide(ctx, charges[:n]...); err == nil {
-			for j := range n {
-				spent[of[j]] = !why.At(j).Allowed
-			}
-		}
-	}
-	for i, key := range keys {
-		if rests[i] > 0 {
-			c.known.add(key, rests[i], spent[i], d)
-		}
-	}
-	return spent
 }
 
 // served lets the next guessed cooldowns of a request be short again, because the upstream has
@@ -244,9 +122,52 @@ func (x *exchange) served(sent time.Time) {
 	c := x.t.cool
 	c.doubts.take(x.account(), sent)
 	for _, key := range x.asks {
-		if c.cooled.take(key, sent) {
+		if c.guessed.take(key, sent) {
 			ctx := context.WithoutCancel(x.req.Context())
-			x.t.tasks.Go(func() { _ = forgive(ctx, c.gate, c.backoff.policy, key) }) // they stay long
+			x.t.tasks.Go(func() { _ = forgive(ctx, x.t.cfg.Gate, c.policy, key) }) // they stay long
 		}
 	}
+}
+
+// maxMarks bounds what is known of keys. With more of them all is forgotten.
+const maxMarks = 1000
+
+// marks are times of keys. The zero value has none.
+type marks struct {
+	some atomic.Bool // there are any
+	mu   sync.Mutex
+	at   map[core.Key]time.Time
+}
+
+func (m *marks) add(key core.Key, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.at == nil || len(m.at) >= maxMarks {
+		m.at = make(map[core.Key]time.Time)
+	}
+	m.at[key] = at
+	m.some.Store(true)
+}
+
+// within reports whether a key has a mark that is at most that old.
+func (m *marks) within(key core.Key, age time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, ok := m.at[key]
+	return ok && time.Since(at) <= age
+}
+
+// take removes a mark that was made before a time, and reports whether there was one.
+func (m *marks) take(key core.Key, before time.Time) bool {
+	if !m.some.Load() {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, ok := m.at[key]
+	if ok = ok && at.Before(before); ok {
+		delete(m.at, key)
+		m.some.Store(len(m.at) > 0)
+	}
+	return ok
 }

@@ -1,122 +1,76 @@
 package outbound
 
 import (
-	"context"
 	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/outbound/internal/signal"
 )
 
 // denial is why a request has no room. The zero value says that it has lost what it had, and may
 // ask again.
 type denial struct {
-	rule  string
+	rank  rank
 	on    lineKey
-	after time.Duration // until there may be room, or core.Never
-	rest  time.Duration // of the cooldown that denies, if cools
-	cools bool
-	spent bool
-	rank  int   // of what names it
-	cause error // why a failure mode decided, or nil
+	rest  time.Duration // of what it waits on, or core.Never
+	after time.Duration // until there may be room under all, or core.Never
+	cause error         // why a failure mode decided, or nil
 }
 
-// denial returns why a decision denies, where reservations could be for later by that time.
+// rank is what kind of charge denies. The highest one names a denial, and of one rank the longest.
+type rank uint8
+
+const (
+	byNothing  rank = iota
+	byRule          // a rule without room
+	byCooldown      // a key that cools
+	bySpent         // a key that cools because it is spent
+)
+
+// rule returns the name of what denies.
+func (n *denial) rule() string {
+	if n.rank == bySpent {
+		return spentName
+	}
+	return n.on.policy.Name()
+}
+
+// denial returns why a decision denies, where reservations could be for later by that time. This
+// process heeds the cooldowns that it learns of when Redis does not answer.
 func (x *exchange) denial(d *core.Decision, later time.Duration) *denial {
-	n := x.cooling(d, later)
-	for i, r := range d.Results() {
-		if i >= len(x.asks) && !r.Allowed && !r.Policy.Shadow() {
-			n.add(&x.charges[i], 1, afterOf(r, later))
-		}
-	}
-	return n
-}
-
-// cooling returns a denial by the cooldowns of a decision, also by those that a reservation would
-// wait for. It is for nothing if there are none.
-func (x *exchange) cooling(d *core.Decision, later time.Duration) *denial {
 	n := &denial{cause: d.Cause}
-	var rests [maxAsks]time.Duration
-	some := false
-	for i := range x.asks {
-		r := d.At(i)
-		if rests[i] = restOf(r); !r.Allowed {
-			rests[i] = afterOf(r, later)
+	for i, r := range d.Results() {
+		if r.Allowed || r.Policy.Shadow() {
+			continue
 		}
-		some = some || rests[i] > 0
-	}
-	if some {
-		spent := x.t.cool.spentOf(context.WithoutCancel(x.req.Context()), x.asks, &rests, d)
-		n.cool(x, &rests, &spent)
+		by, on, after := byRule, lineKey{r.Policy, x.charges[i].Key}, afterOf(r, later)
+		if i < len(x.asks) {
+			if by = byCooldown; reasonOf(r) == int64(signal.Spent) {
+				by = bySpent
+			}
+			if r.Source == core.SourceRedis {
+				heed(x.t.cfg.Gate, r.Policy, on.key, r.RetryAfter, reasonOf(r))
+			}
+		}
+		if by > n.rank || by == n.rank && after > n.rest {
+			n.rank, n.on, n.rest = by, on, after
+		}
+		n.after = max(n.after, after)
 	}
 	return n
-}
-
-// knownDenial returns the denial by cooldowns that this process knows, or nil.
-func (x *exchange) knownDenial() *denial {
-	if !x.t.cool.known.some.Load() {
-		return nil
-	}
-	n := new(denial)
-	var rests [maxAsks]time.Duration
-	var spent [maxAsks]bool
-	for i, key := range x.asks {
-		rests[i], spent[i] = x.t.cool.known.rest(key)
-	}
-	if n.cool(x, &rests, &spent); !n.cools {
-		return nil
-	}
-	return n
-}
-
-// cool adds cooldowns with these rests.
-func (n *denial) cool(x *exchange, rests *[maxAsks]time.Duration, spent *[maxAsks]bool) {
-	for i := range x.asks {
-		switch {
-		case rests[i] == 0:
-		case spent[i]:
-			n.add(&x.charges[i], 3, rests[i])
-		default:
-			n.add(&x.charges[i], 2, rests[i])
-		}
-	}
-}
-
-// add adds a charge that denies for that time. The highest rank names the denial: 3 for a key that
-// is spent, 2 for one that cools, 1 for a rule without room. Of one rank it is the longest.
-func (n *denial) add(c *core.Charge, rank int, after time.Duration) {
-	longest := n.after
-	if rank > 1 {
-		longest = n.rest
-	}
-	if rank > n.rank || rank == n.rank && after > longest {
-		n.rule, n.on, n.rank = c.Policy.Name(), lineKey{c.Policy, c.Key}, rank
-		if n.cools, n.spent = rank > 1, rank > 2; n.cools {
-			n.rest = after
-		}
-		if n.spent {
-			n.rule = spentName
-		}
-	}
-	n.after = max(n.after, after)
 }
 
 // afterOf returns when a charge that denies may have room, where reservations could be for later by
 // that time.
 func afterOf(r core.Result, later time.Duration) time.Duration {
-	if r.RetryAfter != core.Never && defers(r) {
-		return r.RetryAfter + later
-	}
-	return r.RetryAfter
-}
-
-// defers reports whether a Reserve could have reserved the charge for later.
-func defers(r core.Result) bool {
 	switch r.Policy.Algorithm().(type) {
 	case core.TokenBucket, core.LeakyBucket:
-		return r.Source != core.SourceLocal && keptAfter(r) == 0
+		if r.RetryAfter != core.Never && r.Source != core.SourceLocal && keptAfter(r) == 0 {
+			return r.RetryAfter + later
+		}
 	}
-	return false
+	return r.RetryAfter
 }
 
 // keptAfter is hub.KeptAfter.

@@ -26,12 +26,12 @@
 // The requests that wait for its end go on one after the other within the first second. A refusal
 // that tells no wait cools for a time that doubles; see [Backoff]. If the account has spent its
 // money or a quota of a day, nothing waits: requests fail with BusyError.Spent. If a response tells
-// that less is left than a Rule counts, because others use the account too, the Rule counts that.
-// Where others use it up, requests leave them a tenth of the limit for a minute.
+// that less is left of the limit that a Rule names than the Rule counts, because others use the
+// account too, the Rule counts that. Config.Read reads what the Transport cannot.
 //
 // # Order
 //
 // Requests wait for a core.TokenBucket, a core.LeakyBucket and a Slot in one order over all
-// replicas. For other algorithms, and while others use up the account, the requests of one process
-// wait in order, and those of several processes share what there is.
+// replicas. For other algorithms the requests of one process wait in order, and those of several
+// processes share what there is.
 package outbound

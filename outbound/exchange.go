@@ -18,16 +18,18 @@ type exchange struct {
 	from    derivation    // the context of req
 
 	asks    []core.Key    // whose cooldowns it obeys: those of the first charges
+	model   core.Key      // of asks, or zero
+	route   core.Key      // of asks, or zero
 	charges []core.Charge // the asks and the rules
 	charged []charged     // one for each charge of a rule
 	caps    []semaphore.Cap
 
 	began  time.Time
-	asked  time.Time // when it was last decided on without receipts
 	waited time.Duration
-	sent   int
-	unsent bool // the last sending has failed before anything was sent
-	wait   wait
+	// retries is how often the request may be sent again, and sent how often it was sent.
+	retries, sent int
+	unsent        bool // the last sending has failed before anything was sent
+	wait          wait
 	// refusal is what the last response has told, or nil if it refuses nothing.
 	refusal *refusal
 
@@ -41,8 +43,10 @@ type exchange struct {
 
 // charged is one rule and what it charges a request.
 type charged struct {
-	rule *Rule
-	cost int64
+	rule  *Rule
+	key   core.Key
+	cost  int64
+	limit core.Key // of asks, for a rule with a Limit
 }
 
 // open derives the charges of a request, and decides nothing. The exchange is not nil.
@@ -75,36 +79,64 @@ func (x *exchange) derive() error {
 	if err != nil {
 		return wrapped(err)
 	}
-	x.asks, err = x.t.cool.asks(x.room.asks[:0], account, x.from.model)
-	if err != nil {
-		return wrapped(err)
+	x.asks = append(x.room.asks[:0], account)
+	if err := x.askBelow(&x.model, account, x.from.model); err != nil {
+		return err
 	}
 	if !x.t.named {
 		x.from.of, x.from.keys = x.req, x.asks
 	}
-	x.charges, x.charged = x.room.charges[:0], x.room.charged[:0]
+	if x.t.cfg.Route != nil {
+		if err := x.askBelow(&x.route, account, x.t.cfg.Route(x.req), "route"); err != nil {
+			return err
+		}
+	}
+	for i := range x.t.cfg.Rules {
+		if err := x.charge(&x.t.cfg.Rules[i]); err != nil {
+			return err
+		}
+	}
+	x.charges = x.room.charges[:0]
 	for _, key := range x.asks {
 		x.charges = append(x.charges, x.t.cool.ask(key))
 	}
-	for i := range x.t.cfg.Rules {
-		rule := &x.t.cfg.Rules[i]
-		if rule.Skip != nil && rule.Skip(x.req) {
-			continue
-		}
-		key, err := rule.Key(x.req)
-		if err != nil {
-			return wrapped(err)
-		}
-		cost, err := rule.cost(x.req, x.measure)
-		if err != nil {
-			return err
-		}
+	for _, c := range x.charged {
 		x.charges = append(x.charges, core.Charge{
-			Policy: rule.Policy, Key: key, Cost: cmp.Or(cost, core.NoCost), Clamp: rule.Clamp,
+			Policy: c.rule.Policy, Key: c.key, Cost: cmp.Or(c.cost, core.NoCost), Clamp: c.rule.Clamp,
 		})
-		x.charged = append(x.charged, charged{rule, cost})
 	}
 	return x.deriveCaps()
+}
+
+// charge derives what a rule charges, and asks about the cooldown of its limit.
+func (x *exchange) charge(rule *Rule) (err error) {
+	if rule.Skip != nil && rule.Skip(x.req) {
+		return nil
+	}
+	c := charged{rule: rule}
+	if c.key, err = rule.Key(x.req); err != nil {
+		return wrapped(err)
+	}
+	if c.cost, err = rule.cost(x.req, x.measure); err != nil {
+		return err
+	}
+	if rule.Limit != "" {
+		err = x.askBelow(&c.limit, c.key, rule.Policy.Name(), "limit")
+	}
+	x.charged = append(x.charged, c)
+	return err
+}
+
+// askBelow asks about the cooldown of a key with further parts, unless the first is empty.
+func (x *exchange) askBelow(into *core.Key, key core.Key, part string, more ...string) (err error) {
+	if part == "" {
+		return nil
+	}
+	if *into, err = below(key, append(more, part)...); err != nil {
+		return wrapped(err)
+	}
+	x.asks = append(x.asks, *into)
+	return nil
 }
 
 func (x *exchange) deriveCaps() error {
@@ -123,8 +155,13 @@ func (x *exchange) deriveCaps() error {
 	return nil
 }
 
-// narrowest returns the key that a refusal without a scope concerns.
-func (x *exchange) narrowest() core.Key { return x.asks[len(x.asks)-1] }
+// narrowest returns the key of the request's model, or of its account if it has none.
+func (x *exchange) narrowest() core.Key {
+	if x.model == (core.Key{}) {
+		return x.account()
+	}
+	return x.model
+}
 
 // account returns the key of the request's account.
 func (x *exchange) account() core.Key { return x.asks[0] }

@@ -114,9 +114,9 @@ func ModelOf(ctx context.Context) string {
 	return model
 }
 
-// below returns a key with a further part.
-func below(k core.Key, part string) (core.Key, error) {
-	parts := append(k.Parts(), part)
+// below returns a key with further parts.
+func below(k core.Key, more ...string) (core.Key, error) {
+	parts := append(k.Parts(), more...)
 	return core.NewKey(parts[0], parts[1:]...)
 }
 

@@ -38,6 +38,7 @@ type load struct {
 	Burst             int64
 	Tokens            int64 // a minute
 	Streams           int64
+	Limit             string // that the rules name
 }
 
 // loadDone is what came of it.
@@ -86,7 +87,7 @@ func (l *load) transport(t *testing.T, g *core.Gate, base http.RoundTripper) *ou
 	}
 	rule := func(name string, unit core.Unit, a core.Algorithm) {
 		p := gatetest.Policy(t, core.PolicyConfig{Name: name, Unit: unit, Algorithm: a})
-		cfg.Rules = append(cfg.Rules, outbound.Rule{Policy: p, Key: outbound.ByModel})
+		cfg.Rules = append(cfg.Rules, outbound.Rule{Policy: p, Key: outbound.ByModel, Limit: l.Limit})
 	}
 	if l.PerSecond > 0 {
 		rule("second", core.UnitRequests, core.TokenBucket{Rate: l.PerSecond, Per: time.Second, Burst: l.Burst})
@@ -335,13 +336,13 @@ func overtakes(all []provider.Arrival) (most, sum int) {
 // 1 % after the first window.
 func TestOthersUseHalfOfTheAccount(t *testing.T) {
 	const window = 3 * time.Second
-	for _, form := range []provider.Form{provider.OpenAI, provider.Draft11, provider.GitHub} {
+	for form, limit := range map[provider.Form]string{provider.OpenAI: "requests", provider.Draft11: "l0", provider.GitHub: "requests"} {
 		newProvider := func() (*provider.Provider, load) {
 			const inWindow = 600
 			return provider.New(provider.Config{
 					Form: form, Limits: []provider.Limit{{Unit: provider.Requests, N: inWindow, Per: window, Window: true}},
 				}), load{
-					Every: 20 * time.Millisecond, MaxWait: 2 * time.Second, PerMinute: inWindow * 20, Burst: 10,
+					Every: 20 * time.Millisecond, MaxWait: 2 * time.Second, PerMinute: inWindow * 20, Burst: 10, Limit: limit,
 				}
 		}
 		t.Run(form.String(), func(t *testing.T) {

@@ -35,7 +35,7 @@ func TestRemainingLowers(t *testing.T) {
 				policy := gatetest.Limited(t, "a", algorithm)
 				lowered := int64(0)
 				cfg := outbound.Config{
-					Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}},
+					Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost, Limit: "requests"}},
 					Observe: func(_ context.Context, e core.Event) {
 						if e, ok := e.(*outbound.LowerEvent); ok {
 							if e.Err != nil || fmt.Sprint(e.Remaining) != told || e.Policy != policy {
@@ -78,20 +78,30 @@ func TestRemainingLowers(t *testing.T) {
 	}
 }
 
-// Where nothing is left until a reset, a bucket that fills sooner waits for that. A limit that refills
-// until its reset has units before.
+// Where nothing is left until a reset, requests under the rule wait for that, whatever its algorithm is,
+// and others do not. A limit that refills until its reset has units before, and a reset that is past
+// tells nothing.
 func TestNothingLeftUntilTheReset(t *testing.T) {
-	const perSecond, burst = 2, 20
+	github := func(reset time.Duration) []string {
+		return []string{"X-RateLimit-Limit", "20", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", fmt.Sprint(time.Now().Add(reset).Unix())}
+	}
+	window := core.FixedWindow{Limit: 20, Window: time.Hour}
+	bucket := core.TokenBucket{Rate: 2, Per: time.Second, Burst: 20}
 	for name, c := range map[string]struct {
+		rule    core.Algorithm
+		limit   string
 		headers []string
-		owes    int64
+		waits   time.Duration // under the rule, until there is room
 	}{
-		"a window":         {[]string{"X-RateLimit-Limit", "20", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "8"}, 8*perSecond - 1},
-		"a part of a unit": {[]string{"RateLimit", `"default";r=0;t=1`}, 1},
-		"draft -11":        {[]string{"RateLimit-Policy", `"default";q=20;w=10`, "RateLimit", `"default";r=0;t=8`}, 8*perSecond - 1},
-		"one left":         {[]string{"X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "8"}, -1},
-		"OpenAI's bucket":  {[]string{"x-ratelimit-remaining-requests", "0", "x-ratelimit-reset-requests", "8s"}, 0},
-		"no reset":         {[]string{"X-RateLimit-Remaining", "0"}, 0},
+		"a window":                  {window, "requests", []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "8"}, 8 * time.Second},
+		"a bucket":                  {bucket, "requests", []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "8"}, 8 * time.Second},
+		"a log":                     {core.AnyMinute(20), "requests", []string{"RateLimit", `"default";r=0;t=8`}, 0},
+		"draft -11":                 {core.AnyMinute(20), "default", []string{"RateLimit", `"default";r=0;t=8`}, 8 * time.Second},
+		"GitHub, a reset of now":    {window, "requests", github(0), 0},
+		"GitHub, a reset that past": {window, "requests", github(-time.Minute), 0},
+		"one left":                  {window, "requests", []string{"X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "8"}, 0},
+		"OpenAI's bucket":           {bucket, "requests", []string{"x-ratelimit-remaining-requests", "0", "x-ratelimit-reset-requests", "8s"}, time.Second / 2},
+		"no name":                   {window, "", []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "8"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := core.NewManualClock(time.Now())
@@ -101,21 +111,33 @@ func TestNothingLeftUntilTheReset(t *testing.T) {
 					w.Header().Set(c.headers[i], c.headers[i+1])
 				}
 			})
-			policy := gatetest.Limited(t, "a", core.TokenBucket{Rate: perSecond, Per: time.Second, Burst: burst})
-			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}}})
-			key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
-			for range 2 { // the second one was on its way
-				if _, err := get(t, tr, u.URL); err != nil {
-					t.Fatal(err)
+			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{
+				Policy: gatetest.Limited(t, "a", c.rule), Key: outbound.ByHost, Limit: c.limit,
+				Skip: func(r *http.Request) bool { return r.URL.Path == "/other" },
+			}}})
+			if _, err := get(t, tr, u.URL); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := get(t, tr, u.URL+"/other"); err != nil {
+				t.Error(err)
+			}
+			_, err := get(t, tr, u.URL)
+			if c.waits == 0 {
+				if err != nil {
+					t.Error(err)
 				}
-				clock.Advance(time.Hour)
-				if _, err := get(t, tr, u.URL); err != nil {
-					t.Fatal(err)
-				}
-				if r := standing(t, g, policy, key); r.Used != burst+c.owes {
-					t.Errorf("%d used, want %d", r.Used, burst+c.owes)
-				}
-				clock.Advance(time.Hour)
+				return
+			}
+			rule := "cooldown"
+			if name == "OpenAI's bucket" {
+				rule = "a"
+			}
+			if busy := wantBusy(t, err, rule); busy.After > c.waits || busy.After < c.waits-time.Second {
+				t.Errorf("%+v, want %v", busy, c.waits)
+			}
+			clock.Advance(c.waits)
+			if _, err := get(t, tr, u.URL); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -133,7 +155,7 @@ func TestRemainingLowersOnce(t *testing.T) {
 			w.Header().Set("x-ratelimit-remaining-requests", "50")
 		})
 		policy := gatetest.Limited(t, "a", gatetest.Frozen(100))
-		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}}})
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost, Limit: "requests"}}})
 		var done sync.WaitGroup
 		for range together {
 			done.Go(func() {
@@ -151,94 +173,24 @@ func TestRemainingLowersOnce(t *testing.T) {
 	})
 }
 
-// A count of tokens lowers a rule on tokens, of several the one with the longest window, and none
-// of another unit.
-func TestRemainingLowersTheRuleOfItsUnit(t *testing.T) {
-	eachGate(t, func(t *testing.T, g *core.Gate) {
-		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("x-ratelimit-remaining-tokens", "7")
-			w.Header().Set("x-ratelimit-limit-tokens", "100")
-		})
-		rule := func(name string, per time.Duration, unit core.Unit) outbound.Rule {
-			p := gatetest.Policy(t, core.PolicyConfig{Name: name, Algorithm: core.FixedWindow{Limit: 100, Window: per, FromFirst: true}, Unit: unit})
-			return outbound.Rule{Policy: p, Key: outbound.ByHost, Cost: func(*http.Request) int64 { return 1 }}
-		}
-		rules := []outbound.Rule{
-			rule("requests", time.Hour, core.UnitRequests), rule("short", time.Hour, core.UnitTokens),
-			rule("long", 2*time.Hour, core.UnitTokens), rule("input", 3*time.Hour, core.UnitInputTokens),
-		}
-		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: rules})
-		if _, err := get(t, tr, u.URL); err != nil {
-			t.Fatal(err)
-		}
-		key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
-		for i, want := range []int64{99, 99, 7, 99} {
-			d, err := g.Peek(t.Context(), core.Charge{Policy: rules[i].Policy, Key: key, Cost: core.NoCost})
-			if err != nil || d.At(0).Remaining != want {
-				t.Errorf("%s: %d left, want %d, %v", rules[i].Policy.Name(), d.At(0).Remaining, want, err)
-			}
-		}
-	})
-}
-
-// A count lowers a rule of its own time, and none of a longer one. If a response tells of several
-// limits, each lowers its own.
-func TestRemainingLowersTheRuleOfItsTime(t *testing.T) {
-	fixed := func(limit int64, per time.Duration) core.Algorithm {
-		return core.FixedWindow{Limit: limit, Window: per, FromFirst: true}
-	}
-	const day = 24 * time.Hour
+// A count lowers the rule that names its limit, and no other one.
+func TestRemainingLowersTheRuleThatNamesIt(t *testing.T) {
 	for name, c := range map[string]struct {
-		unit  core.Unit
-		rules []core.Algorithm
-		told  []string // names and values of headers
-		left  []int64
+		limits []string // of the rules, which count 1,000
+		told   []string // names and values of headers
+		left   []int64
 	}{
-		"Groq, tokens of a minute": {core.UnitTokens, []core.Algorithm{fixed(12_000, time.Minute), fixed(100_000, day)},
-			[]string{"X-Ratelimit-Limit-Tokens", "12000", "X-Ratelimit-Remaining-Tokens", "5000", "X-Ratelimit-Reset-Tokens", "7.66s"}, []int64{5000, 99_999}},
-		"Groq, tokens of a minute and a bucket of a day": {core.UnitTokens, []core.Algorithm{core.TokenBucket{Rate: 100_000, Per: day, Burst: 10_000}},
-			[]string{"X-Ratelimit-Limit-Tokens", "12000", "X-Ratelimit-Remaining-Tokens", "7", "X-Ratelimit-Reset-Tokens", "59.97s"}, []int64{9999}},
-		"Groq, tokens of a minute and the same bucket": {core.UnitTokens, []core.Algorithm{core.TokenBucket{Rate: 1, Per: 864 * time.Millisecond, Burst: 10_000}},
-			[]string{"X-Ratelimit-Limit-Tokens", "12000", "X-Ratelimit-Remaining-Tokens", "7", "X-Ratelimit-Reset-Tokens", "59.97s"}, []int64{9999}},
-		"a rule above the limit": {core.UnitRequests, []core.Algorithm{fixed(5000, time.Minute)},
-			[]string{"X-Ratelimit-Limit", "500", "X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset", "60"}, []int64{0}},
-		"a bucket above the limit": {core.UnitRequests, []core.Algorithm{core.TokenBucket{Rate: 10, Per: 40 * time.Hour, Burst: 10}},
-			[]string{"X-Ratelimit-Limit", "4", "X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset", "86400"}, []int64{0}},
-		"a bucket of the whole limit, at the end of the window": {core.UnitRequests, []core.Algorithm{core.TokenBucket{Rate: 50, Per: 50 * time.Hour, Burst: 50}},
-			[]string{"X-Ratelimit-Limit", "50", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Reset", "60"}, []int64{7}},
-		"no limit, and two counters": {core.UnitRequests, []core.Algorithm{core.SlidingWindow{Limit: 100, Window: time.Minute}, fixed(1000, time.Hour)},
-			[]string{"X-Ratelimit-Remaining", "7"}, []int64{99, 7}},
-		"no limit, and a leaky bucket": {core.UnitRequests, []core.Algorithm{core.LeakyBucket{Rate: 100, Per: time.Hour, Capacity: 10}, fixed(1000, 2*time.Hour)},
-			[]string{"X-Ratelimit-Remaining", "7"}, []int64{9, 7}},
-		"no limit, and a reset": {core.UnitRequests, []core.Algorithm{fixed(10_000, day), fixed(1000, time.Hour), fixed(100, time.Minute)},
-			[]string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Reset", "600"}, []int64{9999, 7, 99}},
-		"no limit, and a reset beyond all rules": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute), fixed(1000, time.Hour)},
-			[]string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Reset", "7200"}, []int64{99, 7}},
-		"Groq, requests of a day": {core.UnitRequests, []core.Algorithm{fixed(30, time.Minute), fixed(14_400, day)},
-			[]string{"X-Ratelimit-Limit-Requests", "14400", "X-Ratelimit-Remaining-Requests", "7", "X-Ratelimit-Reset-Requests", "2m59.56s"}, []int64{29, 7}},
-		"Kong": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute), fixed(1000, time.Hour)},
-			[]string{"X-Ratelimit-Remaining-Minute", "3", "X-Ratelimit-Remaining-Hour", "900"}, []int64{3, 900}},
-		"Kong, with a rule of another time": {core.UnitRequests, []core.Algorithm{fixed(10_000, day)},
-			[]string{"X-Ratelimit-Remaining-Minute", "3", "X-Ratelimit-Remaining-Hour", "900"}, []int64{9999}},
-		"Kong, less is left of an hour than of the rule": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute)},
-			[]string{"X-Ratelimit-Remaining-Hour", "3"}, []int64{3}},
-		"a month": {core.UnitRequests, []core.Algorithm{fixed(10, day), core.Calendar{Limit: 1000, Every: core.PeriodMonth, In: time.UTC}},
-			[]string{"X-Ratelimit-Remaining-Month", "500"}, []int64{9, 500}},
-		"draft -11": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute), fixed(1000, day)},
-			[]string{"Ratelimit", `"burst";r=70;t=12, "long";r=640`, "Ratelimit-Policy", `"burst";q=100;w=60, "long";q=1000;w=86400`}, []int64{70, 640}},
-		"draft -11 without policies": {core.UnitRequests, []core.Algorithm{fixed(1000, day), fixed(100, time.Minute)},
-			[]string{"Ratelimit", `"burst";r=5;t=12, "day";r=640`}, []int64{640, 5}},
-		"Brave": {core.UnitRequests, []core.Algorithm{fixed(15_000, 30*day)},
-			[]string{"X-Ratelimit-Limit", "1, 15000", "X-Ratelimit-Policy", "1;w=1, 15000;w=2592000", "X-Ratelimit-Remaining", "0, 14523",
-				"X-Ratelimit-Reset", "1, 1234567"}, []int64{14_523}},
-		"WHOOP": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute), fixed(150, day)},
-			[]string{"X-Ratelimit-Limit", "100, 100;window=60, 150;window=86400", "X-Ratelimit-Remaining", "7"}, []int64{7, 149}},
-		"GitHub, a bucket": {core.UnitRequests, []core.Algorithm{core.TokenBucket{Rate: 5000, Per: 5000 * time.Hour, Burst: 50}},
-			[]string{"X-Ratelimit-Limit", "5000", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "core"}, []int64{7}},
-		"GitHub, search": {core.UnitRequests, []core.Algorithm{fixed(50, time.Hour)},
-			[]string{"X-Ratelimit-Limit", "30", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "search", "X-Github-Request-Id", "1"}, []int64{49}},
-		"Azure DevOps": {core.UnitRequests, []core.Algorithm{fixed(50, time.Hour)},
-			[]string{"X-Ratelimit-Limit", "200", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "Service/Threshold"}, []int64{49}},
+		"OpenAI": {[]string{"", "tokens", "requests"}, []string{"X-Ratelimit-Remaining-Tokens", "7", "X-Ratelimit-Reset-Tokens", "2h"}, []int64{999, 7, 999}},
+		"Anthropic": {[]string{"input-tokens", "output-tokens", "priority-input-tokens"}, []string{"Anthropic-Ratelimit-Input-Tokens-Remaining", "7",
+			"Anthropic-Ratelimit-Output-Tokens-Remaining", "8", "Anthropic-Priority-Input-Tokens-Remaining", "9"}, []int64{7, 8, 9}},
+		"Kong":             {[]string{"minute", "hour"}, []string{"X-Ratelimit-Remaining-Minute", "3", "X-Ratelimit-Remaining-Hour", "900"}, []int64{3, 900}},
+		"Mistral":          {[]string{"req-minute"}, []string{"X-Ratelimit-Remaining-Req-Minute", "3"}, []int64{3}},
+		"draft -11":        {[]string{"burst", "long"}, []string{"Ratelimit", `"Burst";r=70;t=12, "long";r=640`}, []int64{70, 640}},
+		"draft -07":        {[]string{"requests"}, []string{"Ratelimit", "limit=100, remaining=40, reset=9"}, []int64{40}},
+		"GitHub":           {[]string{"requests", "search"}, []string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "core"}, []int64{7, 999}},
+		"GitHub, search":   {[]string{"requests", "search"}, []string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "search"}, []int64{999, 7}},
+		"Discord":          {[]string{"requests"}, []string{"X-Ratelimit-Remaining", "0", "X-Ratelimit-Bucket", "abcd"}, []int64{999}},
+		"two rules of one": {[]string{"tokens", "tokens"}, []string{"X-Ratelimit-Remaining-Tokens", "7"}, []int64{7, 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := gatetest.Memory(t, core.Config{})
@@ -248,10 +200,9 @@ func TestRemainingLowersTheRuleOfItsTime(t *testing.T) {
 				}
 			})
 			var rules []outbound.Rule
-			for i, a := range c.rules {
-				p := gatetest.Policy(t, core.PolicyConfig{Name: fmt.Sprint("r", i), Algorithm: a, Unit: c.unit})
-				rule := outbound.Rule{Policy: p, Key: outbound.ByHost, Cost: func(*http.Request) int64 { return 1 }}
-				rules = append(rules, rule)
+			for i, limit := range c.limits {
+				p := gatetest.Limited(t, fmt.Sprint("r", i), core.FixedWindow{Limit: 1000, Window: 24 * time.Hour, FromFirst: true})
+				rules = append(rules, outbound.Rule{Policy: p, Key: outbound.ByHost, Limit: limit})
 			}
 			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: rules})
 			if _, err := get(t, tr, u.URL); err != nil {
@@ -264,5 +215,24 @@ func TestRemainingLowersTheRuleOfItsTime(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// No count lowers what fills a leaky bucket, or two counters.
+func TestRemainingLowersNoCounters(t *testing.T) {
+	for name, a := range map[string]core.Algorithm{
+		"counters": core.SlidingWindow{Limit: 100, Window: time.Hour}, "leaky bucket": core.LeakyBucket{Rate: 100, Per: time.Hour, Capacity: 10},
+	} {
+		g := gatetest.Memory(t, core.Config{})
+		u := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Ratelimit-Remaining", "1") })
+		p := gatetest.Limited(t, "a", a)
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: p, Key: outbound.ByHost, Limit: "requests"}}})
+		if _, err := get(t, tr, u.URL); err != nil {
+			t.Fatal(err)
+		}
+		key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
+		if r := standing(t, g, p, key); r.Used != 1 {
+			t.Errorf("%s: %d used", name, r.Used)
+		}
 	}
 }

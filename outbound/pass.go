@@ -10,7 +10,6 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
-	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/outbound/internal/signal"
 )
 
@@ -21,21 +20,15 @@ type pass struct {
 	ctx     context.Context         // of the request as it is sent
 	stop    context.CancelCauseFunc // ends ctx, or nil without a slot
 	paid    *core.Reservation       // or nil if it was decided without receipts
-	margins []margin                // one for each charged rule
+	left    []int64                 // what each charged rule had left, or -1 if that is unknown
+	sent    time.Time
 	way     sending
 	res     *http.Response
-	stream  *stream // or nil if the response is none
-	refused bool    // by the response, or by an event of its stream
+	stream  *signal.Events // or nil if the response is none whose status does not tell how it ends
+	refused bool           // by the response, or by an event of its stream
 	settled atomic.Bool
 
-	room [2]margin // where the margins begin
-}
-
-// margin is how a rule stood when a request was admitted.
-type margin struct {
-	left int64     // or -1 if that is unknown
-	used int64     // likewise, without what waited
-	full time.Time // without receipts: when the rule is full again at the earliest
+	room [2]int64 // where left begins
 }
 
 // pass returns what the request was admitted with.
@@ -44,14 +37,13 @@ func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Deci
 	if d.Cause != nil {
 		x.t.failed.Store(time.Now().UnixNano())
 	}
-	p.margins = p.room[:0]
+	p.left = p.room[:0]
 	for i := range x.charged {
-		m := margin{left: -1, used: -1}
-		r := d.At(len(x.asks) + i)
-		if r.Known && r.Source != core.SourceLocal {
-			m = margin{r.Remaining, min(r.Used, r.Limit), x.asked.Add(r.ResetAfter)}
+		left := int64(-1)
+		if r := d.At(len(x.asks) + i); r.Known && r.Source != core.SourceLocal {
+			left = r.Remaining
 		}
-		p.margins = append(p.margins, m)
+		p.left = append(p.left, left)
 	}
 	return p
 }
@@ -70,7 +62,7 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 			p.end()
 		}
 	}()
-	sent := time.Now()
+	p.sent = time.Now()
 	res, err := x.t.cfg.Base.RoundTrip(x.req.WithContext(p.way.trace(p.ctx)))
 	switch {
 	case err != nil:
@@ -94,9 +86,9 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 	p.refused = r != nil
 	switch events := signal.EventsOf(res.StatusCode, res.Header); {
 	case events != nil:
-		p.stream = &stream{sent: sent, events: events}
+		p.stream = events
 	case r == nil && res.StatusCode < http.StatusInternalServerError:
-		x.served(sent)
+		x.served(p.sent)
 	}
 	if x.measure != nil {
 		x.measure.Response(res)
@@ -151,21 +143,8 @@ func (p *pass) cancel() {
 		return
 	}
 	ctx := context.WithoutCancel(p.x.req.Context())
-	p.x.t.tasks.Go(func() { // on failure it stays spent
-		if p.paid != nil {
-			_ = p.paid.Cancel(ctx)
-			return
-		}
-		for i, c := range p.x.charged {
-			if time.Now().Before(p.margins[i].full) { // later others may have spent what a refund gives
-				_, _ = give(p.x.t.cfg.Gate, ctx, p.x.charges[len(p.x.asks)+i], c.cost)
-			}
-		}
-	})
+	p.x.t.tasks.Go(func() { _ = p.paid.Cancel(ctx) }) // on failure it stays spent
 }
-
-// give is hub.Give.
-var give = hub.Give.(func(*core.Gate, context.Context, core.Charge, int64) (int64, error))
 
 // settle charges what the request has cost, in the background. Nothing reads the response
 // meanwhile.
@@ -174,7 +153,7 @@ func (p *pass) settle() {
 		return
 	}
 	if p.stream != nil && !p.refused {
-		p.x.served(p.stream.sent)
+		p.x.served(p.sent)
 	}
 	if !p.settles() {
 		return
@@ -201,7 +180,7 @@ func (p *pass) settles() bool {
 // refusal is what a response tells that refuses a request.
 type refusal struct {
 	spent bool
-	apart bool          // it began no cooldown
+	cools bool          // it began a cooldown
 	whole bool          // the body is in memory
 	rest  time.Duration // of the cooldown, or of the wait that it tells, or core.Never
 }
@@ -210,7 +189,7 @@ type refusal struct {
 // would keep it from that later.
 func (r *refusal) busy() *BusyError {
 	rest := r.rest
-	if r.apart {
+	if !r.cools {
 		rest = core.Never
 	}
 	e := busyFor(coolingName, rest)
@@ -221,37 +200,42 @@ func (r *refusal) busy() *BusyError {
 }
 
 // learn reads what a response tells, and lets all replicas know. It returns nil unless the response
-// refuses.
+// refuses. If the body of a refusal takes its time, the wait that the headers tell holds meanwhile.
 func (p *pass) learn(res *http.Response) *refusal {
 	var head []byte
-	whole := false
-	if signal.Refusal(res.StatusCode) {
-		head, whole = p.readRefusal(res)
+	var early signal.Signal
+	r := new(refusal)
+	if body := (*ahead)(nil); res.Body == http.NoBody {
+		r.whole = true
+	} else if signal.Refusal(res.StatusCode) {
+		if body = readAhead(res.Body, signal.MaxBody); !body.within(bodySoon) {
+			if early = p.x.t.read(res, nil); early.Reason != signal.None && early.Wait > 0 {
+				r.rest, r.cools = p.x.refused(res.StatusCode, early, p.sent)
+			}
+			body.within(bodyPatience)
+		}
+		head, r.whole = body.handOver(res)
+		head = decoded(res.Header, head, signal.MaxBody)
 	}
-	s := signal.Read(res.StatusCode, res.Header, head, now())
-	if len(s.Remaining) > 0 {
-		p.lower(s.Remaining)
-	}
-	if !s.Refused && !s.Spent {
+	s := p.x.t.read(res, head)
+	p.lower(s.Remaining, res.StatusCode)
+	if s.Reason == signal.None {
 		return nil
 	}
-	rest := p.x.refused(res.StatusCode, s)
-	return &refusal{spent: s.Spent, apart: s.Apart, whole: whole, rest: rest}
+	r.spent = s.Reason == signal.Spent
+	if early.Wait == 0 || s.Reason != early.Reason || s.Scope != early.Scope || s.Wait != early.Wait {
+		r.rest, r.cools = p.x.refused(res.StatusCode, s, p.sent)
+	}
+	return r
 }
 
-// readRefusal returns the first bytes of the body of a refusal, and whether that is all of it. If
-// they take their time, the wait that the headers tell holds meanwhile.
-func (p *pass) readRefusal(res *http.Response) (text []byte, whole bool) {
-	if res.Body == http.NoBody {
-		return nil, true
+// look looks for a refusal in the next part of a stream, which begins a cooldown in the background.
+func (p *pass) look(part []byte) {
+	if p.stream == nil || p.refused {
+		return
 	}
-	body := readAhead(res.Body, signal.MaxBody)
-	if !body.within(bodySoon) {
-		if s := signal.Read(res.StatusCode, res.Header, nil, now()); s.Refused && s.HasWait && !s.Apart {
-			_, _ = p.x.cool(s) // if it fails, refused tells
-		}
-		body.within(bodyPatience)
+	status, told := p.stream.Find(part, now())
+	if p.refused = told.Reason != signal.None; p.refused {
+		p.x.t.tasks.Go(func() { p.x.refused(status, told, p.sent) })
 	}
-	head, whole := body.handOver(res)
-	return decoded(res.Header, head, signal.MaxBody), whole
 }

@@ -24,9 +24,8 @@ type PoolConfig struct {
 	// stays as it is when others come or go. An empty value has the order of Upstreams, and so has
 	// every request if Sticky is nil. It must be safe for concurrent use, and must not read the body.
 	Sticky func(*http.Request) string
-	// Retry sends a request that an upstream has refused to the next one. The zero value sends none
-	// again. Config.Retry of a Transport sends again to its own upstream, and before that, but only
-	// if the Pool has waited for that upstream: otherwise no time is left for the cooldown.
+	// Retry sends a request that an upstream has refused to the next one, in place of the Retry of
+	// their Transports. The zero value sends none again.
 	Retry Retry
 }
 

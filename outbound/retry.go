@@ -18,11 +18,11 @@ type Retry struct {
 // if no cooldown makes the request wait.
 func (x *exchange) again(w *wait, res *http.Response) bool {
 	r := x.refusal
-	if r == nil || r.spent || x.sent > x.t.cfg.Retry.Max || r.apart && r.rest > w.left() ||
-		!x.renew(res) {
+	if r == nil || r.spent || x.sent > x.retries || res.Header.Get("X-Should-Retry") == "false" ||
+		!r.cools && r.rest > w.left() || !x.renew(res) {
 		return false
 	}
-	if r.apart && w.pause(r.rest) != nil {
+	if !r.cools && w.pause(r.rest) != nil {
 		closeBody(x.req)
 		return false
 	}

@@ -36,6 +36,14 @@ type Rule struct {
 	Settle func(r *http.Request, res *http.Response, cost int64) (actual int64)
 	// Skip skips the rule for the requests for which it returns true. Nil skips none.
 	Skip func(*http.Request) bool
+	// Limit is the upstream's own name of the limit: what its headers call it, such as "tokens" of
+	// X-RateLimit-Remaining-Tokens or "requests" of Anthropic-RateLimit-Requests-Remaining; "requests"
+	// if they give no name, as GitHub's core; or the name of another resource of GitHub's, such as
+	// "search". If a response tells that less is left of that limit than the rule counts, because
+	// others use the account too, the rule counts that. If nothing is left until a reset, requests
+	// under the rule wait for it. No count lowers a core.LeakyBucket, or a core.SlidingWindow without
+	// Buckets. Empty ignores what responses tell.
+	Limit string
 }
 
 func (r *Rule) check(i int, metered bool, names map[string]bool, fault faultFunc) {

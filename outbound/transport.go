@@ -25,7 +25,6 @@ type Transport struct {
 	tasks   *breaker.Tasks
 	keeper  *keeper.Keeper
 	spaced  bool // a rule lets requests go no closer to each other than its rate allows
-	brief   bool // see isBrief
 	named   bool // Config.Account names the account of a request, and not ByCredential
 	waiting atomic.Int64
 	failed  atomic.Int64 // when Redis last did not answer, in nanoseconds since 1970
@@ -45,7 +44,7 @@ func New(cfg Config) (*Transport, error) {
 		slot.Caps = slices.Clone(slot.Caps)
 		cfg.Slot = &slot
 	}
-	cool, err := newCooldowns(cfg.Gate, cfg.Backoff)
+	cool, err := newCooldowns(cfg.Backoff)
 	if err != nil {
 		return nil, err
 	}
@@ -57,25 +56,7 @@ func New(cfg Config) (*Transport, error) {
 		_, leaks := r.Policy.Algorithm().(core.LeakyBucket)
 		t.spaced = t.spaced || leaks
 	}
-	t.brief = cfg.isBrief()
 	return t, nil
-}
-
-// isBrief reports whether Redis decides the rules in the short form, without receipts: no slot is
-// taken with them, nothing is settled later, and they are token buckets of whole microseconds.
-func (cfg *Config) isBrief() bool {
-	if cfg.Slot != nil {
-		return false
-	}
-	for i := range cfg.Rules {
-		r := &cfg.Rules[i]
-		b, ok := r.Policy.Algorithm().(core.TokenBucket)
-		if !ok || b.Rate == 0 || b.Per%(time.Duration(b.Rate)*time.Microsecond) != 0 ||
-			r.Policy.Shadow() || r.settles(cfg.Meter != nil) {
-			return false
-		}
-	}
-	return true
 }
 
 var errZero = errors.New("outbound: the Transport is nil or zero: New must make it")
@@ -101,6 +82,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		x.tell(nil, err)
 		return nil, err
 	}
+	x.retries = t.cfg.Retry.Max
 	res, err := x.roundTrip(t.cfg.MaxWait)
 	if errors.Is(err, ErrBusy) {
 		closeBody(x.req)

@@ -118,27 +118,24 @@ func (w *wait) forRoom(n *denial) error {
 	if n.on.policy == nil {
 		return nil
 	}
-	switch cool := w.x.t.cool; {
-	case !n.cools:
-		cool.crowds.add(w.x.narrowest(), time.Now())
-	case !n.spent:
-		cool.cooled.add(n.on.key, time.Now())
+	if n.rank == byCooldown {
+		w.x.t.cool.guessed.add(n.on.key, time.Now())
 	}
-	if n.spent || n.after > w.left() {
-		e := busyFor(n.rule, n.after)
-		e.Spent, e.Cause = n.spent, n.cause
+	if spent := n.rank == bySpent; spent || n.after > w.left() {
+		e := busyFor(n.rule(), n.after)
+		e.Spent, e.Cause = spent, n.cause
 		return w.busy(e)
 	}
 	if w.place == nil || w.place.line.key != n.on {
 		w.leave()
 		w.enter(n.on)
 	}
-	if n.cools {
+	if n.rank == byCooldown {
 		w.release()
 		w.x.t.lines.cool(w.place, n.rest)
 		return w.forCooldown()
 	}
-	stood, err := w.forHead(n.rule, n.after)
+	stood, err := w.forHead(n.rule(), n.after)
 	if err != nil || stood {
 		return err
 	}

@@ -2,114 +2,95 @@ package signal
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 )
 
-const (
-	maxMessage  = 4 << 10          // bytes of a message
-	maxTextWait = 15 * time.Minute // that a message may ask for
-)
+const maxMessage = 4 << 10 // bytes of a message
 
-// body is what the error in a body says.
-type body struct {
-	meanings []meaning
-	message  string // in lower case
-	quotas   []string
-	delay    time.Duration
+// text is a string or a number of JSON. Anything else is empty.
+type text string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *text) UnmarshalJSON(b []byte) error {
+	var s string
+	if json.Unmarshal(b, &s) != nil && (b[0] == '-' || '0' <= b[0] && b[0] <= '9') {
+		s = string(b)
+	}
+	*t = text(s)
+	return nil
 }
 
-// containers are the objects and lists of a body that have places below them. Nothing else is read,
+// failure is an error in a body. It has the places where servers say what is wrong, and no others,
 // because servers quote requests in their errors.
 // cloud.google.com/apis/design/errors, developers.google.com/workspace/drive/api/guides/handle-errors,
-// 2026-11
-var containers = map[string]bool{
-	"": true, "error": true, "error.errors": true, "error.errors[]": true,
-	"error.details": true, "error.details[]": true,
-	"error.details[].violations": true, "error.details[].violations[]": true,
+// spec.graphql.org, developers.hubspot.com/docs/api/usage-details, 2026-11
+type failure struct {
+	Code, ErrorCode, Type, Status, Reason, PolicyName text
+
+	AWS        text `json:"__type"`
+	Message    text
+	RetryAfter text `json:"retry_after"` // of Discord, in seconds
+	Errors     []struct {
+		Code, Type, Reason text
+		Extensions         struct{ Code text }
+	}
+	Details []struct {
+		RetryDelay text // google.rpc.RetryInfo
+		Violations []struct{ QuotaID text }
+	}
 }
 
-// codeFields are the fields of an error that state a code.
-var codeFields = []string{"code", "errorcode", "type", "status", "reason", "__type"}
-
-// readBody reads the error of a JSON body, which may break off. The error is the object under error,
-// or else the body. The body may be a list, whose first item counts (Google, Salesforce).
+// readBody reads the error of a body. In JSON that is the object under error, or else the body. The
+// body may be a list, whose first item counts (Google, Salesforce). In XML it is the code (S3).
 func (r *response) readBody(b []byte) {
-	values := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(bytes.TrimSpace(b), []byte("["))))
-	values.UseNumber()
-	found := make(map[string][]string)
-	walk(values, "", found)
-	root := ""
-	if _, ok := found["error"]; ok {
-		root = "error."
+	b = bytes.TrimSpace(b)
+	if bytes.HasPrefix(b, []byte("<?xml")) || bytes.HasPrefix(b, []byte("<Error")) {
+		_, code, _ := bytes.Cut(b[:min(len(b), maxMessage)], []byte("<Code>"))
+		code, _, _ = bytes.Cut(code, []byte("<"))
+		r.addCode(string(code))
+		return
 	}
-	codes := found["error.errors[].reason"]
-	for _, field := range codeFields {
-		codes = append(codes, found[root+field]...)
+	var first json.RawMessage
+	if json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(b, []byte("[")))).Decode(&first) != nil {
+		return
+	}
+	var inner struct{ Error json.RawMessage }
+	var f failure
+	_ = json.Unmarshal(first, &inner) // it fills in what fits, as below
+	if len(inner.Error) > 0 && inner.Error[0] == '{' {
+		first = inner.Error
+	} else {
+		_ = json.Unmarshal(inner.Error, &f.Message)
+	}
+	said := f.Message
+	_ = json.Unmarshal(first, &f)
+	f.Message = cmp.Or(said, f.Message)
+	r.failure = f
+	r.readFailure()
+}
+
+// readFailure adds what the failure says.
+func (r *response) readFailure() {
+	f := &r.failure
+	codes := []text{f.Code, f.ErrorCode, f.Type, f.Status, f.Reason, f.AWS, "policy " + f.PolicyName}
+	for _, e := range f.Errors {
+		codes = append(codes, e.Code, e.Type, e.Reason, e.Extensions.Code)
 	}
 	for _, code := range codes {
-		r.addCode(code)
+		r.addCode(string(code))
 	}
-	for _, delay := range append(found["error.details[].retrydelay"], found[root+"retry_after"]...) {
-		r.body.delay = max(r.body.delay, moment(delay, r.now())) // google.rpc.RetryInfo; Discord, in seconds
-	}
-	r.body.quotas = found["error.details[].violations[].quotaid"]
-	message := strings.Join(append(found["error"], found[root+"message"]...), "\n")
-	message = strings.TrimSpace(message)
-	r.body.message = strings.ToLower(message[:min(len(message), maxMessage)])
+	message := strings.TrimSpace(string(f.Message))
+	r.message = strings.ToLower(message[:min(len(message), maxMessage)])
 	for _, p := range phrases {
-		if strings.HasPrefix(r.body.message, p.text) ||
-			r.status == http.StatusPaymentRequired && strings.Contains(r.body.message, p.text) {
-			r.body.meanings = append(r.body.meanings, p.meaning)
+		if strings.HasPrefix(r.message, p.text) ||
+			r.status == http.StatusPaymentRequired && strings.Contains(r.message, p.text) {
+			r.means[p.meaning] = true
 		}
 	}
-}
-
-// walk finds the values of containers by their places. It reports whether another value may follow.
-func walk(values *json.Decoder, place string, found map[string][]string) bool {
-	var value any
-	if !containers[place] {
-		if values.Decode(&value) != nil {
-			return false
-		}
-	} else if token, err := values.Token(); err != nil {
-		return false
-	} else if open, ok := token.(json.Delim); ok {
-		found[place] = append(found[place], "") // it is there
-		return walkInside(values, place, open, found)
-	} else {
-		value = token
-	}
-	switch v := value.(type) {
-	case string:
-		found[place] = append(found[place], v)
-	case json.Number:
-		found[place] = append(found[place], v.String())
-	}
-	return true
-}
-
-// walkInside walks the members of an object or the items of a list.
-func walkInside(values *json.Decoder, place string, open json.Delim, found map[string][]string) bool {
-	for values.More() {
-		inside := place + "[]"
-		if open == '{' {
-			key, err := values.Token()
-			if err != nil {
-				return false
-			}
-			name, _ := key.(string)
-			inside = strings.TrimPrefix(place+"."+strings.ToLower(name), ".")
-		}
-		if !walk(values, inside, found) {
-			return false
-		}
-	}
-	_, err := values.Token()
-	return err == nil
 }
 
 // addCode adds what a code means. Those of AWS have a namespace before '#' or behind ':'.
@@ -118,95 +99,46 @@ func (r *response) addCode(code string) {
 	m, ok := codes[code]
 	if !ok {
 		code, _, _ = strings.Cut(code, ":")
-		m, ok = codes[code]
+		m = codes[code]
 	}
 	if m == quota {
 		if m = spent; r.status == http.StatusTooManyRequests {
 			m = slow
 		}
 	}
-	if ok {
-		r.body.meanings = append(r.body.meanings, m)
-	}
+	r.means[m] = true
 }
 
-// says reports whether the error has a meaning.
-func (r *response) says(m meaning) bool { return slices.Contains(r.body.meanings, m) }
-
-// refused reports whether the server asks for fewer requests, and to wait.
-func (r *response) refused(wait time.Duration) bool {
-	if r.says(large) {
-		return r.tooLarge()
-	}
-	switch r.status {
-	case http.StatusTooManyRequests, statusOverloaded, statusCapacityExceeded:
-		return true
-	case http.StatusInternalServerError: // one request may break a server
-		return r.says(loaded)
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return wait > 0 || r.says(slow) || r.says(loaded) // otherwise it may be one server of many
-	case http.StatusForbidden: // GitHub and older APIs of Google
-		return wait > 0 || r.says(blocked) || r.says(slow)
-	case http.StatusBadRequest: // AWS and Linear
-		return r.says(slow)
-	}
-	return false
-}
-
-// tooLarge reports whether the request alone is above a limit, or above what is left of the money.
-func (r *response) tooLarge() bool {
-	return r.says(large) && !r.says(spent) &&
-		(r.status == http.StatusPaymentRequired || r.status == http.StatusTooManyRequests)
-}
-
-// ofResource reports whether a refusal is of a resource of GitHub such as search. A secondary limit
-// is the account's.
-func (r *response) ofResource() bool {
-	return r.resource && r.ofGitHub() &&
-		!strings.HasPrefix(r.body.message, secondaryLimit) &&
-		slices.ContainsFunc(r.windows, func(w window) bool { return w.Name == "" && w.empty() })
-}
-
-// ofGitHub reports whether GitHub has sent the response.
-func (r *response) ofGitHub() bool { return r.header[githubHeader] != nil }
-
-// spent reports whether money, a quota, or the limit of a day is used up.
-func (r *response) spent(refused bool) bool {
-	switch {
-	case r.says(spent):
-		return true
-	case r.says(large):
-		return false
-	case r.status == http.StatusPaymentRequired:
-		return true
-	case !refused:
-		return false
-	}
-	for _, day := range days {
-		isDay := func(text string) bool { return strings.Contains(strings.ToLower(text), day) }
-		limit := strings.HasPrefix(r.body.message, "rate limit ") // OpenAI, Groq and OpenRouter begin so
-		if limit && isDay(r.body.message) || slices.ContainsFunc(r.body.quotas, isDay) {
-			return true
+// quotas returns the ids of the quotas that the failure names.
+func (r *response) quotas() (ids []string) {
+	for _, d := range r.failure.Details {
+		for _, v := range d.Violations {
+			ids = append(ids, strings.ToLower(string(v.QuotaID)))
 		}
 	}
-	return slices.ContainsFunc(r.windows, func(w window) bool { return w.empty() && w.long() })
+	return ids
 }
 
-// concernsModel reports whether a refusal is about the model of the request, and not about the
-// account or the provider, as far as the response tells.
-func (r *response) concernsModel() bool {
-	named := strings.Contains(r.body.message, "model")
-	switch {
-	case r.status == http.StatusPaymentRequired, r.says(spent), r.says(blocked), r.deniesAccount():
-		return false
-	case len(r.body.quotas) > 0:
-		return slices.ContainsFunc(r.body.quotas, func(q string) bool {
-			return strings.Contains(strings.ToLower(q), "permodel")
-		})
-	case r.status >= http.StatusInternalServerError, r.status == statusCapacityExceeded, r.says(loaded):
-		return named
+func anyContains(all []string, part string) bool {
+	return slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, part) })
+}
+
+// ofDay reports whether the limit of a day or a longer time is used up.
+func (r *response) ofDay() bool {
+	said := r.quotas()
+	if strings.HasPrefix(r.message, "rate limit ") { // OpenAI, Groq and OpenRouter begin so
+		said = append(said, r.message)
 	}
-	return true
+	return slices.ContainsFunc(days, func(day string) bool { return anyContains(said, day) }) ||
+		slices.ContainsFunc(r.windows, func(w window) bool { return w.empty() && w.Window >= longWindow })
+}
+
+// ofRoute reports whether a refusal is of a resource of GitHub such as search, or of a bucket of
+// Discord's. A secondary limit is the account's.
+func (r *response) ofRoute() bool {
+	apart := func(w window) bool { return w.apart && w.empty() }
+	return (r.header[githubHeader] != nil || r.header[discordHeader] != nil) && r.header[globalHeader] == nil &&
+		!strings.HasPrefix(r.message, secondaryLimit) && slices.ContainsFunc(r.windows, apart)
 }
 
 // deniesAccount reports whether one of Anthropic's limits refuses that is of all models.

@@ -13,7 +13,7 @@ func TestQuotedTextIsNoRefusal(t *testing.T) {
 		`{"error":{"message":"Invalid value: 'you have reached your usage limit'.","type":"invalid_request_error"}}`,
 		`{"type":"error","error":{"type":"invalid_request_error","message":"tools.0.name: 'credit balance is too low' does not match '^[a-zA-Z0-9_-]{1,128}$'"}}`,
 	} {
-		if s := signal.Read(400, nil, []byte(body), now); s.Spent || s.Refused {
+		if s := signal.Read(400, nil, []byte(body), now); s.Reason != signal.None {
 			t.Errorf("%s: %+v", body, s)
 		}
 	}

@@ -1,7 +1,7 @@
 package signal
 
 import (
-	"strings"
+	"net/http"
 	"time"
 )
 
@@ -11,7 +11,7 @@ import (
 type family struct {
 	prefix string // in the canonical form of net/http
 	last   bool   // the name of the limit comes before the member, not after it
-	apart  bool   // the limits are only of some requests, beside those of all
+	apart  string // before the names of limits that are only of some requests, beside those of all
 	// refills says that limits whose names have no period refill one by one until the reset. Limits
 	// without a name are of windows, such as those of GitHub and X.
 	refills bool
@@ -19,66 +19,29 @@ type family struct {
 }
 
 var families = []family{
-	{"X-Ratelimit-", false, false, true, // "the time until the rate limit resets to its initial state" (OpenAI)
+	{"X-Ratelimit-", false, "", true, // "the time until the rate limit resets to its initial state" (OpenAI)
 		"platform.openai.com/docs/guides/rate-limits; console.groq.com/docs/rate-limits; " +
 			"docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api; " +
 			"api-dashboard.search.brave.com/documentation/guides/rate-limiting; 2026-11"},
-	{"X-Rate-Limit-", false, false, false, "docs.x.com/x-api/fundamentals/rate-limits, 2026-11"},
-	{"Ratelimit-", false, false, false, "draft-ietf-httpapi-ratelimit-headers-00 to -06"},
+	{"X-Rate-Limit-", false, "", false, "docs.x.com/x-api/fundamentals/rate-limits, 2026-11"},
+	{"Ratelimit-", false, "", false, "draft-ietf-httpapi-ratelimit-headers-00 to -07"},
 	// "The time when the limit will be fully replenished."
-	{"Anthropic-Ratelimit-", true, false, true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
-	{"Anthropic-Fast-", true, true, true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
-	{"Anthropic-Priority-", true, true, true, "docs.anthropic.com/en/api/service-tiers, 2026-11"},
+	{"Anthropic-Ratelimit-", true, "", true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
+	{"Anthropic-Fast-", true, "fast-", true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
+	{"Anthropic-Priority-", true, "priority-", true, "docs.anthropic.com/en/api/service-tiers, 2026-11"},
 }
 
-// Units, as core.Unit names them.
-const (
-	requests     = "requests"
-	tokens       = "tokens"
-	inputTokens  = "input-tokens"
-	outputTokens = "output-tokens"
-)
+// fieldFamily is that of RateLimit-Limit and the like, and of the members of RateLimit in draft -07.
+var fieldFamily = &families[2]
 
-// word is a part of a limit's name that tells its unit.
-type word struct {
-	part string
-	unit string
-}
-
-// words are tried in this order, so that input tokens are not tokens.
-var words = []word{
-	{"input-tokens", inputTokens},      // Anthropic, as families
-	{"output-tokens", outputTokens},    // Anthropic, as families
-	{"tokens-generated", outputTokens}, // docs.fireworks.ai/serverless/rate-limits, 2026-11
-	{"prompt", inputTokens},            // Fireworks, as above; also tokens-cache-adjusted-prompt
-	{"tokens", tokens},                 // OpenAI and others, as families
-	{"req", requests},                  // requests; req-minute of docs.mistral.ai, 2026-06
-}
+// requests is the name of a limit that has none.
+const requests = "requests"
 
 // periods are the last words of names such as tokens-minute (Cerebras, Mistral, SambaNova, Kong).
+// Anthropic's unified-7d_oi is of some models.
 var periods = map[string]time.Duration{
 	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour,
 	"month": 30 * 24 * time.Hour, "5h": 5 * time.Hour, "7d": 7 * 24 * time.Hour,
-}
-
-// unitOf returns the unit of a limit by its name, or "". A limit without a name counts requests.
-func unitOf(name string) string {
-	for _, w := range words {
-		if strings.Contains(name, w.part) {
-			return w.unit
-		}
-	}
-	if _, isPeriod := periods[name]; name == "" || isPeriod {
-		return requests
-	}
-	return ""
-}
-
-// periodOf returns the period that a limit's name ends with, or 0. Anthropic's unified-7d_oi is of
-// some models.
-func periodOf(name string) time.Duration {
-	period, _, _ := strings.Cut(name[strings.LastIndexByte(name, '-')+1:], "_")
-	return periods[period]
 }
 
 // Limits of Anthropic's subscriptions (router-for-me/CLIProxyAPI#5915): unified is the one that
@@ -92,31 +55,61 @@ const (
 
 var unifiedPeriods = []string{"unified-5h", "unified-7d"}
 
-// coreResource is the resource of GitHub that limits without a name are of. Others, such as search
-// and graphql, have limits of their own.
-// docs.github.com/rest/rate-limit/rate-limit, 2026-11
-//
-// Azure DevOps names a service and a threshold in the same header, and counts TSTUs.
+// resourceHeaders name what a limit without a name is of. GitHub has resources beside coreResource,
+// such as search and graphql, whose limits are their own. Azure DevOps names a service and a threshold
+// there, and counts TSTUs. Discord names a bucket of routes.
+// docs.github.com/rest/rate-limit/rate-limit, docs.discord.com/developers/topics/rate-limits,
 // learn.microsoft.com/azure/devops/integrate/concepts/rate-limits, 2026-11
-const coreResource = "core"
+var resourceHeaders = []string{"X-Ratelimit-Resource", discordHeader}
 
-// githubHeader is in every response of GitHub, also of GitHub Enterprise Server.
-// docs.github.com/rest/using-the-rest-api/troubleshooting-the-rest-api, 2026-11
-const githubHeader = "X-Github-Request-Id"
+const (
+	coreResource  = "core"
+	discordHeader = "X-Ratelimit-Bucket"
+	globalHeader  = "X-Ratelimit-Global"
+	// githubHeader is in every response of GitHub, also of GitHub Enterprise Server.
+	// docs.github.com/rest/using-the-rest-api/troubleshooting-the-rest-api, 2026-11
+	githubHeader = "X-Github-Request-Id"
+)
 
 // meaning is what an error code says.
 type meaning uint8
 
 const (
-	slow    meaning = iota + 1 // the caller is too fast
+	slow    meaning = iota + 1 // the caller is too fast; 0 is nothing
 	spent                      // money or a quota is used up
 	loaded                     // the provider has too much load
 	blocked                    // the account is too fast, whatever the model
 	large                      // the request alone is above the limit, which no wait changes
 	quota                      // slow with a status of 429, and otherwise spent
+	meanings
 )
 
-// codes are the values of code, type, status and reason in an error, in lower case.
+// statuses are those with which servers refuse: always, if the response tells a wait, or if its error
+// means one of these. Otherwise a 403 or 400 is of the request, and one of 500 and above may be of one
+// server of many.
+var statuses = map[int]struct {
+	refuses, waits bool
+	means          []meaning
+}{
+	http.StatusTooManyRequests:     {refuses: true},
+	statusCapacityExceeded:         {refuses: true},
+	statusOverloaded:               {refuses: true},
+	http.StatusInternalServerError: {means: []meaning{loaded}},
+	http.StatusBadGateway:          {waits: true, means: []meaning{slow, loaded}},
+	http.StatusServiceUnavailable:  {waits: true, means: []meaning{slow, loaded}},
+	http.StatusGatewayTimeout:      {waits: true, means: []meaning{slow, loaded}},
+	http.StatusForbidden:           {waits: true, means: []meaning{slow, blocked}}, // GitHub, older APIs of Google
+	http.StatusBadRequest:          {means: []meaning{slow}},                       // AWS, Linear; Anthropic: no credit
+	http.StatusPaymentRequired:     {means: []meaning{large}},                      // otherwise spent
+}
+
+// Statuses without a name in package http.
+const (
+	statusCapacityExceeded = 498 // Groq, flex tier
+	statusOverloaded       = 529 // Anthropic
+)
+
+// codes are the values of the codes of a failure, in lower case.
 var codes = map[string]meaning{
 	// platform.openai.com/docs/guides/error-codes, 2026-11
 	"rate_limit_exceeded": slow, "insufficient_quota": spent, "billing_hard_limit_reached": spent,
@@ -140,6 +133,17 @@ var codes = map[string]meaning{
 	// platform.moonshot.ai/docs/api/chat, 2026-11
 	"exceeded_current_quota_error": spent, "rate_limit_reached_error": slow,
 	"engine_overloaded_error": loaded,
+	// linear.app/developers/rate-limiting, shopify.dev/docs/api/usage/limits,
+	// docs.github.com/graphql/overview/rate-limits-and-query-limits-for-the-graphql-api, 2026-11
+	"ratelimited": slow, "throttled": slow, "rate_limited": slow,
+	// docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html,
+	// docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html, 2026-11
+	"throttling": slow, "toomanyrequestsexception": slow, "requestlimitexceeded": slow,
+	"provisionedthroughputexceededexception": slow, "slowdown": loaded, "serviceunavailable": loaded,
+	// developers.hubspot.com/docs/api/usage-details, 2026-11
+	"policy daily": spent,
+	// docs.stripe.com/error-codes, 2026-11: another request uses the same object
+	"lock_timeout": large,
 }
 
 // phrases are how error messages begin, in lower case, that tell what no code does. With a status of
@@ -189,3 +193,7 @@ var waitHeaders = []struct {
 // secondary is the wait that GitHub asks for after a secondary limit without any header.
 // docs.github.com/rest/using-the-rest-api/best-practices-for-using-the-rest-api, 2026-11
 const secondary = time.Minute
+
+// invitations come before the wait in a message: OpenAI and Groq, Gemini, and Azure with a unit of
+// its own word.
+var invitations = []string{"try again in ", "retry in ", "retry after "}

@@ -22,12 +22,12 @@ func TestFormsOfProvider(t *testing.T) {
 			p.ServeHTTP(w, httptest.NewRequest("POST", "/", strings.NewReader(`{"model":"m"}`)))
 		}
 		s := signal.Read(w.Code, w.Header(), w.Body.Bytes(), at)
-		if !s.Refused || s.Spent || !s.HasWait || s.Wait < 4500*time.Millisecond || s.Wait > 5500*time.Millisecond || !s.Model {
+		if s.Reason == signal.None || s.Reason == signal.Spent || s.Wait < 4500*time.Millisecond || s.Wait > 5500*time.Millisecond || s.Scope != signal.Model {
 			t.Errorf("%v: %d %v: %+v", form, w.Code, w.Header(), s)
 		}
 	}
 	for form, want := range map[provider.Form]signal.Signal{
-		provider.Unclear: {Refused: true, Model: true}, provider.Overloaded: {Refused: true}, provider.Spent: {Refused: true, Spent: true},
+		provider.Unclear: {Reason: signal.Slow}, provider.Overloaded: {Reason: signal.Loaded}, provider.Spent: {Reason: signal.Spent, Scope: signal.Account},
 	} {
 		p := provider.New(provider.Config{Form: form, Limits: []provider.Limit{{Unit: provider.Requests, N: 1, Per: time.Hour}}})
 		var w *httptest.ResponseRecorder
@@ -36,7 +36,7 @@ func TestFormsOfProvider(t *testing.T) {
 			p.ServeHTTP(w, httptest.NewRequest("POST", "/", strings.NewReader(`{"model":"m"}`)))
 		}
 		s := signal.Read(w.Code, w.Header(), w.Body.Bytes(), now)
-		if s.Refused != want.Refused || s.Spent != want.Spent || s.Model != want.Model || s.HasWait {
+		if s.Reason != want.Reason || s.Scope != want.Scope || s.Wait != 0 {
 			t.Errorf("%v: %+v", form, s)
 		}
 	}

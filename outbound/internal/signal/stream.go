@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -35,7 +36,7 @@ func EventsOf(status int, h http.Header) *Events {
 // Find returns what the first refusal in the next part of a stream tells, and the status of a
 // response that would tell that. The Signal is zero if there is none.
 func (e *Events) Find(part []byte, now time.Time) (status int, s Signal) {
-	for len(part) > 0 && !s.Refused && !s.Spent {
+	for len(part) > 0 && s.Reason == None {
 		var told []byte
 		if e.frames {
 			told, part = e.exception(part)
@@ -110,11 +111,14 @@ func (e *Events) exception(part []byte) (told, rest []byte) {
 func readError(h http.Header, told []byte, now time.Time) (status int, s Signal) {
 	r := response{status: http.StatusOK, header: h, received: now}
 	r.readBody(told)
+	code, _ := strconv.Atoi(string(r.failure.Code))
 	switch {
-	case r.says(loaded):
+	case r.means[loaded]:
 		r.status = statusOverloaded
-	case r.says(slow), r.says(blocked), r.says(spent):
+	case r.means[slow], r.means[blocked], r.means[spent]:
 		r.status = http.StatusTooManyRequests
+	case Refusal(code):
+		r.status = code
 	}
 	return r.status, r.refusal(r.wait(http.Header{}))
 }

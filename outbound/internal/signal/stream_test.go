@@ -18,7 +18,7 @@ const toolError = "event: response.output_item.done\ndata: {\"type\":\"response.
 func findIn(kind, stream string, size int) (status int, s Signal) {
 	e := EventsOf(http.StatusOK, http.Header{"Content-Type": {kind}})
 	for part := range slices.Chunk([]byte(stream), size) {
-		if status, s = e.Find(part, time.Now()); s.Refused || s.Spent {
+		if status, s = e.Find(part, time.Now()); s.Reason != None {
 			return status, s
 		}
 	}
@@ -55,7 +55,7 @@ func TestErrorEvents(t *testing.T) {
 	} {
 		for _, size := range []int{1, 7, 1000} {
 			status, s := findIn("text/event-stream; charset=utf-8", c.stream, size)
-			if status != c.status || s.Wait != c.wait || s.Spent != c.spent {
+			if status != c.status || s.Wait != c.wait || (s.Reason == Spent) != c.spent {
 				t.Errorf("%s in pieces of %d: %d, %+v", c.name, size, status, s)
 			}
 		}

@@ -125,16 +125,21 @@ func duration(value string) (time.Duration, bool) {
 }
 
 // longest returns the longest wait that the values of a header state. One value may be a list of
-// numbers, as proxies join them.
+// numbers, as proxies join them, or a date, which has a comma.
 func longest(values []string, read func(string) time.Duration) (most time.Duration) {
-	for _, v := range beginning(values) {
-		if d := read(v); d > 0 {
-			most = max(most, d)
-			continue
+	for i, v := range values {
+		if i == maxWindows {
+			break
 		}
-		for _, part := range parts([]string{v}) {
-			most = max(most, read(part))
+		if len(v) <= maxValue {
+			most = max(most, read(v))
 		}
+	}
+	if most > 0 {
+		return most
+	}
+	for _, part := range parts(values) {
+		most = max(most, read(part))
 	}
 	return most
 }
@@ -153,30 +158,30 @@ func (r *response) wait(h http.Header) time.Duration {
 		}
 	}
 	text := r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable
-	if text && r.body.delay > 0 {
-		return r.body.delay
+	stated := moment(string(r.failure.RetryAfter), r.now())
+	for _, d := range r.failure.Details {
+		stated = max(stated, moment(string(d.RetryDelay), r.now()))
 	}
-	var most time.Duration
+	if text && stated > 0 {
+		return stated
+	}
 	for i := range r.windows {
 		if w := &r.windows[i]; w.empty() {
-			most = max(most, w.Reset)
+			stated = max(stated, w.Reset)
 		}
 	}
-	if most > 0 {
-		return most
-	}
-	if d := inMessage(r.body.message); text && d > 0 {
-		return min(d, maxTextWait)
-	}
-	if strings.HasPrefix(r.body.message, secondaryLimit) {
+	switch said := inMessage(r.message); {
+	case stated > 0:
+		return stated
+	case text && said > 0:
+		return min(said, maxTextWait)
+	case strings.HasPrefix(r.message, secondaryLimit):
 		return secondary
 	}
 	return 0
 }
 
-// invitations come before the wait in a message: OpenAI and Groq, Gemini, and Azure with a unit of
-// its own word.
-var invitations = []string{"try again in ", "retry in ", "retry after "}
+const maxTextWait = 15 * time.Minute // that a message may ask for
 
 // inMessage returns the wait that a message in lower case states, such as "please try again in
 // 7m12s." or "retry after 9 seconds".
