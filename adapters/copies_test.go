@@ -31,7 +31,7 @@ import (
 // outside is a middleware around the guards.
 type outside = func(http.Handler) http.Handler
 
-// around puts Admitters around a handler of POST /files/{id}, in each framework. A router of chi makes a
+// around puts Admitters around a handler of POST and HEAD /files/{id}, in each framework. A router of chi makes a
 // copy of its own, so what stands around its guards is middleware of that router.
 var around = map[string]func(outside, http.HandlerFunc, ...nethttp.Admitter) http.Handler{
 	"net-http": func(out outside, h http.HandlerFunc, all ...nethttp.Admitter) http.Handler {
@@ -48,6 +48,7 @@ var around = map[string]func(outside, http.HandlerFunc, ...nethttp.Admitter) htt
 			r.Use(chigate.Middleware(g))
 		}
 		r.Post("/files/{id}", h)
+		r.Head("/files/{id}", h)
 		return r
 	},
 	"gin": func(out outside, h http.HandlerFunc, all ...nethttp.Admitter) http.Handler {
@@ -57,6 +58,7 @@ var around = map[string]func(outside, http.HandlerFunc, ...nethttp.Admitter) htt
 			e.Use(gingate.Middleware(g))
 		}
 		e.POST("/files/:id", gin.WrapF(h))
+		e.HEAD("/files/:id", gin.WrapF(h))
 		return out(e)
 	},
 	"echo": func(out outside, h http.HandlerFunc, all ...nethttp.Admitter) http.Handler {
@@ -65,6 +67,7 @@ var around = map[string]func(outside, http.HandlerFunc, ...nethttp.Admitter) htt
 			e.Use(echogate.Middleware(g))
 		}
 		e.POST("/files/:id", echov4.WrapHandler(h))
+		e.HEAD("/files/:id", echov4.WrapHandler(h))
 		return out(e)
 	},
 	"echov5": func(out outside, h http.HandlerFunc, all ...nethttp.Admitter) http.Handler {
@@ -73,6 +76,7 @@ var around = map[string]func(outside, http.HandlerFunc, ...nethttp.Admitter) htt
 			e.Use(echov5gate.Middleware(g))
 		}
 		e.POST("/files/:id", echo.WrapHandler(h))
+		e.HEAD("/files/:id", echo.WrapHandler(h))
 		return out(e)
 	},
 }

@@ -155,6 +155,46 @@ func TestLargeModelHasALimitOfItsOwn(t *testing.T) {
 	})
 }
 
+// sink is the ResponseWriter of a client that keeps nothing.
+type sink struct {
+	header http.Header
+	status int
+}
+
+func (s *sink) Header() http.Header         { return s.header }
+func (s *sink) WriteHeader(status int)      { s.status = status }
+func (s *sink) Write(p []byte) (int, error) { return len(p), nil }
+
+func TestDownloadsCountTheirBytes(t *testing.T) {
+	each(t, func(t *testing.T, gate *core.Gate) {
+		day := time.Now().UTC().Truncate(24 * time.Hour)
+		megabyte := make([]byte, 1<<20)
+		files := Downloads(gate, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for range 700 {
+				_, _ = w.Write(megabyte) // it cannot fail
+			}
+		}))
+		for i, want := range []struct {
+			status int
+			left   string
+		}{
+			{0, "r=1072693248;"}, // less the cost of the running download
+			{0, "r=338690048;"},  // and 700 MiB
+			{429, "r=0;"},
+		} {
+			w := &sink{header: make(http.Header)}
+			files.ServeHTTP(w, tenantRequest("acme", ""))
+			if time.Now().UTC().Truncate(24*time.Hour) != day {
+				t.Skip("the day has ended meanwhile")
+			}
+			limits, policy := w.header.Get("RateLimit"), w.header.Get("RateLimit-Policy")
+			if w.status != want.status || !strings.Contains(limits, want.left) || !strings.Contains(policy, `qu="content-bytes"`) {
+				t.Errorf("download %d: status %d, RateLimit %s, want %s; RateLimit-Policy %s", i, w.status, limits, want.left, policy)
+			}
+		}
+	})
+}
+
 func TestHourlyRunsOnce(t *testing.T) {
 	each(t, func(t *testing.T, gate *core.Gate) {
 		hour := time.Now().Truncate(time.Hour)

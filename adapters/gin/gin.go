@@ -120,6 +120,20 @@ func (w *writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// Write implements http.ResponseWriter.
+func (w *writer) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	w.x.Wrote(int64(n))
+	return n, err
+}
+
+// WriteString implements io.StringWriter.
+func (w *writer) WriteString(s string) (int, error) {
+	n, err := w.ResponseWriter.WriteString(s)
+	w.x.Wrote(int64(n))
+	return n, err
+}
+
 // Hijack implements http.Hijacker.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	began := w.Written()

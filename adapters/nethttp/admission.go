@@ -23,6 +23,7 @@ type Admission struct {
 	fullCap    *Cap // that refused the request, or nil
 	lease      *semaphore.Lease
 	busy       time.Duration // another request with the id runs, and may for that time
+	written    int64         // bytes of the response's body
 	status     int32
 	denied     denialKind
 	failed     atomic.Bool // the handler has, whatever its status is
@@ -104,6 +105,15 @@ func (a *Admission) Full() *semaphore.FullError { return a.full }
 
 // Lease returns the slot of an admitted request, or nil if it needs none.
 func (a *Admission) Lease() *semaphore.Lease { return a.lease }
+
+// Written returns how many bytes of the response's body the handler has written so far. It is for a
+// Rule.Settle that counts bytes, and for the other funcs that are called with the status of a response:
+// without one of these, the Guard may not see the bytes.
+//
+// They are those that the Guard sees, so middleware that compresses around it sends fewer. The client of
+// a response that breaks off may have received fewer too. A response to HEAD has none, and the bytes on
+// a hijacked connection are not counted.
+func (a *Admission) Written() int64 { return a.written }
 
 // Fail says that the handler has failed, whatever its status is, so that the id of its request may
 // come again; see Replay. It is for handlers, before they return, and for adapters, before

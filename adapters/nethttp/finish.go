@@ -32,15 +32,16 @@ func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
 	}
 	ctx := r.Context()
 	defer func() { _ = x.lease.Release(ctx) }() // also if a Settle panics
+	own := x.ownRequest(r)
 	if x.attempt != nil {
-		defer x.attempt.end(r, status, x.failed.Load)
+		defer x.attempt.end(own, status, x.failed.Load)
 	}
 	switch {
 	case !x.settles():
 	case x.Allowed():
-		x.settle(r, status)
+		x.settle(own, status)
 	default:
-		x.keepSpent(r)
+		x.keepSpent(own)
 	}
 	if x.lease == nil && x.attempt == nil || x.ctx.Context == nil {
 		return r
@@ -56,6 +57,15 @@ func (x *Exchange) FinishWritten(r *http.Request, returned bool) *http.Request {
 		x.Fail()
 	}
 	return x.Finish(r, x.seen.code(returned))
+}
+
+// ownRequest returns the request whose context carries the admission of x. In gin and echo, r is that of
+// a Guard inside, if there is one.
+func (x *Exchange) ownRequest(r *http.Request) *http.Request {
+	if ctx := r.Context(); AdmissionFromContext(ctx) != &x.Admission {
+		return r.WithContext(&admittedContext{ctx, &x.Admission})
+	}
+	return r
 }
 
 func (x *Exchange) settle(r *http.Request, status int) {

@@ -43,7 +43,8 @@ type Rule struct {
 	// Until the handler returns the request has spent its cost, so concurrent requests cannot
 	// overspend the limit, and the headers state what is left with that cost spent.
 	//
-	// The request is the one that the handler was given. A handler that panics before it responds
+	// The request is the one that the handler was given: AdmissionFromContext(r.Context()) has the
+	// bytes that it has Written. A handler that panics before it responds
 	// has status 500, and a hijacked connection 101. A handler that responds with an error because
 	// its client has left is settled like any other error.
 	Settle func(r *http.Request, status int, cost int64) (actual int64)

@@ -22,8 +22,16 @@ func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 	return writers.Like(&x.own)
 }
 
-// writer passes a response on to the ResponseWriter of an exchange. It records the status and keeps
-// the headers. It is a writers.Own of one pointer, so that an interface of it takes no allocation.
+// Wrote counts bytes of the response's body for Admission.Written. Writer does that. It is for an
+// adapter whose framework has a ResponseWriter type of its own.
+func (x *Exchange) Wrote(n int64) {
+	if x.event.Request.Method != http.MethodHead { // the server drops the body
+		x.written += n
+	}
+}
+
+// writer passes a response on to the ResponseWriter of an exchange. It records the status and the
+// bytes, and keeps the headers. It is a writers.Own of one pointer, so that an interface of it takes no allocation.
 type writer struct{ x *Exchange }
 
 // Unwrap is for http.ResponseController.
@@ -59,13 +67,17 @@ func (w writer) begin() {
 // Write implements http.ResponseWriter.
 func (w writer) Write(p []byte) (int, error) {
 	w.begin()
-	return w.x.w.Write(p)
+	n, err := w.x.w.Write(p)
+	w.x.Wrote(int64(n))
+	return n, err
 }
 
 // WriteString implements io.StringWriter.
 func (w writer) WriteString(s string) (int, error) {
 	w.begin()
-	return io.WriteString(w.x.w, s)
+	n, err := io.WriteString(w.x.w, s)
+	w.x.Wrote(int64(n))
+	return n, err
 }
 
 // FlushError is for http.ResponseController. If nothing below can flush, no response begins: the
@@ -89,6 +101,7 @@ func (w writer) ReadFrom(src io.Reader) (int64, error) {
 	if n > 0 {
 		x.seen.sent(http.StatusOK)
 	}
+	x.Wrote(n)
 	return n, err
 }
 
