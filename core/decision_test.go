@@ -21,3 +21,18 @@ func TestViolatesTellsTheWindowsThatDeny(t *testing.T) {
 		t.Errorf("want the window of an hour alone to deny: %s", show(d))
 	}
 }
+
+// A window denies nothing if a longer one has no larger limit.
+func TestShorterWindowWithoutSmallerLimit(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		c := core.Charge{Key: newKey(t, "k"), Policy: limited(t, "p", core.SlidingLog{Windows: []core.Window{
+			{Limit: 5, Width: time.Second}, {Limit: 2, Width: time.Hour},
+		}})}
+		decide(t, g, c)
+		decide(t, g, c)
+		d := decide(t, g, c)
+		if r := d.At(0); d.Allowed || r.Violates(0) || !r.Violates(1) || r.Remaining != 0 || r.Limit != 2 {
+			t.Error(show(d))
+		}
+	})
+}

@@ -70,9 +70,9 @@ func (w SlidingWindow) compile() (compiled, error) {
 }
 
 // SlidingLog admits exactly the limit of each of its windows in any window of that width. It keeps
-// the time of each charge that still counts: in Redis that takes up to 64 bytes. [Result.Violates]
+// the time of each charge that still counts: in Redis that takes up to 80 bytes. [Result.Violates]
 // reports which windows deny. Limit, Window and Used of a Result describe the longest window, and
-// Remaining is the least of all windows.
+// Remaining is the least of all windows. A window denies nothing if a longer one has no larger limit.
 //
 // Changed limits and windows hold at once, for the charges that are still kept.
 type SlidingLog struct {
