@@ -135,8 +135,8 @@ func (b *TokenBucket) Parameters(args []int64) []int64 {
 }
 
 // IsPlain reports whether the short form of lua/decide/decide.lua can describe the bucket: it
-// refills, is no queue and has tokens of whole microseconds.
-func (b *TokenBucket) IsPlain() bool { return b.denominator == 1 && !b.frozen && !b.queue }
+// refills, and has tokens of whole microseconds. Only reservations tell a queue from a bucket.
+func (b *TokenBucket) IsPlain() bool { return b.denominator == 1 && !b.frozen }
 
 // Plain returns the reach and capacity of a bucket that IsPlain.
 func (b *TokenBucket) Plain() (reach, capacity int64) { return b.reach, b.capacity.Whole }
