@@ -36,10 +36,12 @@ func newClockHook() *clockHook {
 	h := &clockHook{
 		now: 1_763_700_000_123_456, ran: make(map[string]int),
 		scripts: map[string]int{
-			redis.NewScript(headgate.Script("lease")).Hash():  leaseScript,
-			redis.NewScript(headgate.Script("slot")).Hash():   slotScript,
-			redis.NewScript(headgate.Script("decide")).Hash(): decideScript,
-			redis.NewScript(headgate.Script("admit")).Hash():  admitScript,
+			redis.NewScript(headgate.Script("lease")).Hash():          leaseScript,
+			redis.NewScript(headgate.Script("slot")).Hash():           slotScript,
+			redis.NewScript(headgate.Script("decide")).Hash():         decideScript,
+			redis.NewScript(headgate.Script("admit")).Hash():          admitScript,
+			redis.NewScript(headgate.Script("window")).Hash():         windowScript,
+			redis.NewScript(headgate.Script("sliding_window")).Hash(): slidingWindowScript,
 		},
 	}
 	for _, source := range injected {
@@ -139,6 +141,10 @@ func operations(c scriptCall) (names []string) {
 			at += 1 + n
 		}
 		return names
+	case c.script == windowScript:
+		return []string{"straight window"}
+	case c.script == slidingWindowScript:
+		return []string{"straight sliding_window"}
 	case argv[0] == "-1":
 		return []string{"short"}
 	case strings.HasPrefix(argv[0], "-"):
@@ -425,7 +431,7 @@ func TestDecisionScriptUnderLua54(t *testing.T) {
 		}
 	}
 	for _, operation := range []string{
-		"short", "short of several", "short with one key twice", "hold", "settle", "renew", "adjust", "atleast", "ask",
+		"straight window", "straight sliding_window", "short", "short of several", "short with one key twice", "hold", "settle", "renew", "adjust", "atleast", "ask",
 	} {
 		if d.ran[operation] == 0 {
 			t.Errorf("%s did not run: %v", operation, d.ran)

@@ -25,13 +25,21 @@ type scriptCall struct {
 
 // injected are the scripts that lua54.lua runs.
 var injected = func() (all []string) {
-	for _, name := range []string{"lease", "decide", "admit", "filter", "slot"} {
+	for _, name := range []string{"lease", "decide", "admit", "filter", "slot", "window", "sliding_window"} {
 		all = append(all, redistest.Script(name))
 	}
 	return all
 }()
 
-const leaseScript, decideScript, admitScript, filterScript, slotScript = 0, 1, 2, 3, 4
+const (
+	leaseScript = iota
+	decideScript
+	admitScript
+	filterScript
+	slotScript
+	windowScript
+	slidingWindowScript
+)
 
 // replayUnderLua54 runs calls in order under Lua 5.4. It fails the test for every call that gets
 // another reply than under Lua 5.1, and for every float in a reply, in a value or in an argument of

@@ -34,7 +34,9 @@ func scripts() map[string][]string {
 	lease := slices.Concat([]string{"lease/text.lua", "lease/publish.lua", "lease/lone.lua"},
 		function("lease(KEYS, ARGV, now, margin)", []string{"lease/lease.lua"}))
 	return map[string][]string{
-		"decide": slices.Concat(clock, []string{"local take"}, decision),
+		"decide":         slices.Concat(clock, []string{"local take"}, decision),
+		"window":         slices.Concat(clock, []string{"decide/straight.lua for window"}),
+		"sliding_window": slices.Concat(clock, []string{"decide/straight.lua for sliding_window"}),
 		"admit": slices.Concat(clock,
 			function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
 		"lease": slices.Concat(clock, lease, []string{"lease/batch.lua"}),
@@ -74,7 +76,8 @@ const mark = "--: "
 // Scripts returns the scripts by name. A script's files say in comments what it does with which KEYS
 // and ARGV, and what it replies.
 //
-//   - decide decides requests.
+//   - decide decides requests. window and sliding_window decide those that charge one key each,
+//     under limits of that algorithm.
 //   - admit decides a request and takes a slot of a semaphore, both or neither. It keeps the holds
 //     and the adjustments of charges.
 //   - lease grants, renews and releases the leases of a semaphore, and slot those of a key that
@@ -97,13 +100,16 @@ func Scripts() iter.Seq2[string, string] {
 func Script(name string) string {
 	var b strings.Builder
 	for _, part := range scripts()[name] {
-		if !strings.HasSuffix(part, ".lua") {
+		name, algorithm, alone := strings.Cut(part, " for ")
+		if !strings.HasSuffix(name, ".lua") {
 			b.WriteString(part + "\n")
 			continue
 		}
-		for line := range strings.Lines(read(part)) {
-			if at, ok := strings.CutPrefix(strings.TrimSpace(line), mark); ok {
-				line = insert(inserts(part), at)
+		for line := range strings.Lines(read(name)) {
+			if at, ok := strings.CutPrefix(strings.TrimSpace(line), mark); ok && alone {
+				line = algorithmPart(algorithm, at)
+			} else if ok {
+				line = insert(inserts(name), at)
 			}
 			b.WriteString(line)
 		}
@@ -122,18 +128,63 @@ func insert(names []string, at string) string {
 	var b strings.Builder
 	word := "if"
 	for _, name := range names {
-		algorithm, text := base(name), read(name)
-		if algorithm == at {
-			return text
+		if base(name) == at {
+			return read(name)
 		}
-		for _, part := range strings.Split(text, "\n"+mark)[1:] { // what is above is the contract
-			if head, body, _ := strings.Cut(part, "\n"); head == at {
-				b.WriteString(word + " algorithm == '" + algorithm + "' then\n" + strings.TrimSpace(body) + "\n")
-				word = "elseif"
-			}
+		text := read(name)
+		if body := partOf(text, at); body != "" {
+			b.WriteString(word + " algorithm == '" + base(name) + "' then\n" + around(text, at, body))
+			word = "elseif"
 		}
 	}
 	return b.String() + "end\n"
+}
+
+// partOf returns a part of an algorithm's file, or nothing if it has none of that name.
+func partOf(text, at string) string {
+	for _, part := range strings.Split(text, "\n"+mark)[1:] { // what is above is the contract
+		if head, body, _ := strings.Cut(part, "\n"); head == at {
+			return strings.TrimSpace(body) + "\n"
+		}
+	}
+	return ""
+}
+
+// algorithmPart returns a part of an algorithm for a script that knows no other. The part "names"
+// declares its names.
+func algorithmPart(algorithm, at string) string {
+	text := read("algorithm/" + algorithm + ".lua")
+	if at == "names" {
+		return "local " + names(text) + "\n"
+	}
+	return partOf(text, at)
+}
+
+// names returns the names in which an algorithm keeps its state, or nothing if it keeps it otherwise.
+func names(text string) string {
+	_, all, _ := strings.Cut(text, "\n-- Names  ")
+	all, _, _ = strings.Cut(all, "\n")
+	return all
+}
+
+// around returns a part for the script of all algorithms, which keeps the names of a state in a table
+// between the parts.
+func around(text, at, body string) string {
+	all := names(text)
+	if all == "" {
+		return body
+	}
+	load, save := "unpack(states[key])\n", "states[key] = {"+all+"}\n"
+	switch at {
+	case "look":
+		return "local " + all + "\nlocal p, size, changed = limit + 3, 0, false\n" +
+			"if states[key] then\n" + all + " = " + load +
+			"else\nlocal value = values[key] or redis.call('GET', KEYS[key])\n" + partOf(text, "read") +
+			"end\n" + partOf(text, "limit") + body + "if changed then dirty[key] = limit end\n" + save
+	case "fits", "store":
+		return "local " + all + " = " + load + body
+	}
+	return "local " + all + " = " + load + body + save
 }
 
 // base returns the name of a file without its folder and its suffix.

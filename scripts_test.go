@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -36,6 +38,7 @@ func luaFiles(t *testing.T) map[string]string {
 // scripts are those that decide requests. The tests below know their commands.
 var scripts = map[string]string{
 	"decide": headgate.Script("decide"), injectedDecide: redistest.Script("decide"),
+	"window": headgate.Script("window"), "sliding_window": headgate.Script("sliding_window"),
 }
 
 const injectedDecide = "decide on a test's clock"
@@ -156,7 +159,11 @@ func TestLuaTouchesOnlyItsKeys(t *testing.T) {
 				t.Errorf("%s: %s", name, c[0])
 			}
 		}
-		if n := strings.Count(text, "'TIME'"); n != map[string]int{"decide": 1, injectedDecide: 0}[name] {
+		want := 1
+		if name == injectedDecide {
+			want = 0
+		}
+		if n := strings.Count(text, "'TIME'"); n != want {
 			t.Errorf("%s reads the clock %d times", name, n)
 		}
 	}
@@ -214,7 +221,8 @@ func TestScriptsFollowTheirContract(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client, ctx := s.Client(t), t.Context()
 		key, other := s.Prefix+":{a}:p", s.Prefix+":{a}:q"
-		for name, script := range scripts {
+		for _, name := range []string{"decide", injectedDecide} {
+			script := scripts[name]
 			t.Run(name, func(t *testing.T) {
 				if err := client.Del(ctx, key, other).Err(); err != nil {
 					t.Fatal(err)
@@ -272,4 +280,38 @@ func TestScriptsFollowTheirContract(t *testing.T) {
 			})
 		}
 	})
+}
+
+// The test writes ARGV by hand, as an operator would.
+func TestStraightScriptsFollowTheirContract(t *testing.T) {
+	t.Parallel()
+	const now = int64(1_763_700_000_123_456)
+	const window, minute = now - now%60_000_000, int64(60_000_000)
+	for name, test := range map[string]struct {
+		script string
+		keys   int
+		args   []any
+		want   []int64
+	}{
+		"a request": {"window", 1, []any{1, 10, minute}, []int64{0, 0, window + minute - now, 0, window + minute, window + 1}},
+		"two, four of three units each": {"window", 2, []any{-2, 3, 4, 10, -minute}, []int64{
+			3, 0, minute, 0, now + minute, now + 1, 3, 0, minute, 0, now + minute, now + 1}},
+		"a peek": {"window", 1, []any{-1, 11, 0, 10, minute}, []int64{1, 0, window + minute - now, 0, window + minute, 0}},
+		"two runs": {"sliding_window", 2, []any{1, 10, 60, 1_000_000, minute, -1, 11, 1, 10, 60, 1_000_000, minute},
+			[]int64{0, 0, 0, 0, now + 1, 1, 0, 0, 0, 0}},
+		"a period":                 {"window", 1, []any{1, 10, 0, now, now + 5, now + 9}, []int64{0, 0, 5, 0, now + 5, now + 1}},
+		"a period that has passed": {"window", 1, []any{1, 10, 0, now - 9, now, now + 9}, []int64{-1, now}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+				client := s.Client(t)
+				keys := []string{s.Prefix + ":{a}:p", s.Prefix + ":{a}:q"}[:test.keys]
+				script := redis.NewScript(redistest.Script(test.script))
+				got, err := script.Run(t.Context(), client, keys, append(test.args, now)...).Int64Slice()
+				if err != nil || !slices.Equal(got, test.want) {
+					t.Errorf("got %v, %v, want %v", got, err, test.want)
+				}
+			})
+		})
+	}
 }

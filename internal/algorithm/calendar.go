@@ -119,7 +119,7 @@ func (p *Period) Share(n int64) Limit { return p.calendar.share(n).at(p.start) }
 
 // Parameters implements Limit.
 func (p *Period) Parameters(args []int64) []int64 {
-	return append(args, 0, p.limit, 1, p.start, p.finish, p.after)
+	return append(args, 0, p.limit, 0, p.start, p.finish, p.after)
 }
 
 // Find implements Limit.

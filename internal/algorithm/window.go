@@ -54,11 +54,11 @@ func (f *FixedWindow) Capacity() int64       { return f.limit }
 func (f *FixedWindow) Window() time.Duration { return micros(f.width) }
 
 func (f *FixedWindow) Parameters(args []int64) []int64 {
-	first := int64(0)
+	width := f.width
 	if f.fromFirst {
-		first = 1
+		width = -width
 	}
-	return append(args, 0, f.limit, 0, f.width, first)
+	return append(args, 0, f.limit, width)
 }
 
 // Share returns the n-th part of the limit, at least 1.

@@ -25,6 +25,7 @@ type batch struct {
 	limitAt []int64           // of each limit: its place in ARGV
 	keyOf   []int             // of each charge of the entries
 	limitOf []int
+	numbers []int64 // the parameters of one limit
 
 	arguments
 }
@@ -167,8 +168,8 @@ func (b *batch) limitIndex(c *request.Charge) int {
 		}
 	}
 	b.limits = append(b.limits, c)
-	b.ints = c.Limit.Parameters(b.ints[:0])
-	b.size += limitSize + len(b.ints)
+	b.numbers = c.Limit.Parameters(b.numbers[:0])
+	b.size += limitSize + len(b.numbers)
 	return len(b.limits) - 1
 }
 

@@ -40,6 +40,7 @@ func (s *Store) decide(ctx context.Context, d *Decision) error {
 			// One limit of a period that has passed would keep the whole batch from being decided.
 			renewPeriods(d.requests, now)
 		}
+		d.form = d.schema.formOf(d.requests)
 		if err := s.Servers.Do(ctx, &d.Call); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ type Decision struct {
 	trips.Call
 	schema   *schema
 	requests []request.Request
+	form     form
 	alone    bool // shares its script with no other
 	merges   bool // the one request merges with equal ones
 	words    int  // of the reply
@@ -56,10 +57,11 @@ func (d *Decision) release() {
 	}
 }
 
-// Joins implements trips.Parcel. Decisions share a script unless one of them takes it for itself.
+// Joins implements trips.Parcel. Decisions of one form share a script unless one of them takes it for
+// itself.
 func (d *Decision) Joins(o trips.Parcel) bool {
 	other, ok := o.(*Decision)
-	return ok && !d.alone && !other.alone
+	return ok && !d.alone && !other.alone && d.form == other.form
 }
 
 // brief returns the number of words of a brief reply, or 0 if the script may give none.

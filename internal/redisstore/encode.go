@@ -15,9 +15,12 @@ import (
 // first one to find its slot, and hooks of the client may show all.
 func (b *batch) Command() trips.Command {
 	script, first := b.schema.decide, &b.calls[0].requests[0]
-	admits := first.Alone()
-	if admits {
+	admits, straight := first.Alone(), b.straight()
+	switch {
+	case admits:
 		script = b.schema.admit
+	case straight != nil:
+		script = straight
 	}
 	room := 7 + (limitSize+mostParameters)*len(b.limits)
 	for i := range b.entries {
@@ -35,7 +38,7 @@ func (b *batch) Command() trips.Command {
 	b.names = slices.Grow(b.names[:0], 2*len(b.limits)+len(b.entries)+len(b.keyOf))
 
 	b.args = script.Begin(b.args[:0])
-	keys, short, repeats := b.next(), b.short(), false
+	keys, short, repeats := b.next(), straight == nil && b.short(), false
 	if short {
 		repeats = b.bundleKeys()
 	}
@@ -44,7 +47,10 @@ func (b *batch) Command() trips.Command {
 		b.leaseKeys(first.Slot.Scope)
 	}
 	*keys = int64(len(b.args) - 3)
-	if short {
+	switch {
+	case straight != nil:
+		b.straightRuns()
+	case short:
 		if repeats {
 			b.int(0)
 		}
@@ -52,7 +58,7 @@ func (b *batch) Command() trips.Command {
 		if b.entries[len(b.entries)-1].callers == 1 { // the script knows how many keys are left
 			b.args = b.args[:len(b.args)-2]
 		}
-	} else {
+	default:
 		b.limitList()
 		b.runs(b.entry)
 	}

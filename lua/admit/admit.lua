@@ -118,10 +118,9 @@ end
 local function held(at, reply)
   local limit, receipt = holds[at + 1] + 0, ''
   if argv[limit] == 'window' then
-    local start = argv[limit + 5] + 0
-    if argv[limit + 4] ~= '1' then
-      start = reply[holds[at + 5] - 1] - start -- it ends then, and has that width
-    end
+    local width = math.abs(argv[limit + 4])
+    local start = width == 0 and argv[limit + 5] + 0
+      or reply[holds[at + 5] - 1] - width -- it ends then, and has that width
     receipt = text(start + 1)
   end
   return 0 - (call('ZSCORE', KEYS[holds[at + 2] + 0], total_of(limit, receipt)) or 0)
@@ -137,7 +136,7 @@ local function tell(reply)
     local after = next
     if argv[limit] == 'window' then
       next = now + reply[found - 3]
-      after = argv[limit + 4] == '1' and argv[limit + 7] + 0 or next + argv[limit + 5]
+      after = argv[limit + 4] == '0' and argv[limit + 7] + 0 or next + math.abs(argv[limit + 4])
     end
     reply[n + 1], reply[n + 2], reply[n + 3] = raised(known, now), raised(known, next), raised(known, after)
   end

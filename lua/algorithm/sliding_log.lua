@@ -178,15 +178,15 @@ for i = 1, windows do
   fits = fits and reply[found - 5 - 3 * (windows - i)] + whole <= ARGV[limit + 4 + 2 * i]
 end
 
+--: force
+local windows = ARGV[limit + 3]
+for i = 1, windows do
+  whole = math.min(whole, 2 * ARGV[limit + 4 + 2 * i] - reply[found - 5 - 3 * (windows - i)])
+end
+whole = math.max(0, whole)
+
 --: commit
 local state = states[key]
-if operation == 'force' then
-  local windows = ARGV[limit + 3]
-  for i = 1, windows do
-    whole = math.min(whole, 2 * ARGV[limit + 4 + 2 * i] - reply[found - 5 - 3 * (windows - i)])
-  end
-  whole = math.max(0, whole)
-end
 receipt = 0
 if whole > 0 then
   local time, entries = now + state.lead, state.entries

@@ -81,6 +81,21 @@ end
 if rest > 0 and rest >= ARGV[limit + 2] then level, rest = level + 1, rest - ARGV[limit + 2] end
 fits = fits and (level < most or level == most and rest <= ARGV[limit + 4] + 0)
 
+--: force
+local level, rest, denominator = reply[found - 2], reply[found - 1], ARGV[limit + 2]
+if denominator == 0 then denominator = 1 end
+-- A debt is at most as much again as the capacity, and 10 years if the bucket refills.
+local room, left = ARGV[limit + 3] - level, ARGV[limit + 4] - rest
+if ARGV[limit + 2] == 0 or ARGV[limit + 3] < 315576000000000 then
+  room, left = room + ARGV[limit + 3], left + ARGV[limit + 4]
+else
+  room = room + 315576000000000
+end
+if left < 0 then room, left = room - 1, left + denominator end
+if left >= denominator then room, left = room + 1, left - denominator end
+if room < 0 then room, left = 0, 0 end
+if whole > room or whole == room and part > left then whole, part = room, left end
+
 --: commit
 local level, rest, start, denominator, more = reply[found - 2], reply[found - 1], now, ARGV[limit + 2], states[key]
 local clock, lifetime = now, false -- of receipts
@@ -88,19 +103,6 @@ if denominator == 0 then
   start, denominator = 0, 1
   lifetime = ARGV[limit + 5] ~= '0' and ARGV[limit + 5]
   clock = lifetime and now or 0
-end
-if operation == 'force' then
-  -- A debt is at most as much again as the capacity, and 10 years if the bucket refills.
-  local room, left = ARGV[limit + 3] - level, ARGV[limit + 4] - rest
-  if ARGV[limit + 2] == 0 or ARGV[limit + 3] < 315576000000000 then
-    room, left = room + ARGV[limit + 3], left + ARGV[limit + 4]
-  else
-    room = room + 315576000000000
-  end
-  if left < 0 then room, left = room - 1, left + denominator end
-  if left >= denominator then room, left = room + 1, left - denominator end
-  if room < 0 then room, left = 0, 0 end
-  if whole > room or whole == room and part > left then whole, part = room, left end
 end
 local since = more and (level > 0 or rest > 0) and more[3]
 if level == 0 and rest == 0 then reaches[key] = nil end -- the bucket was full

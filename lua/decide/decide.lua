@@ -50,7 +50,8 @@
 --         for the receipt. fits and commit find that receipt at reply[found]; give finds the reply
 --         behind n.
 -- fits    sets fits to whether the cost whole, part fits on what look found
--- commit  charges the cost whole, part, for "force" as far as possible; sets receipt
+-- force   lowers the cost to what the algorithm's debt has room for
+-- commit  charges the cost whole, part; sets receipt
 -- give    refunds the cost whole, part of the charge with this receipt, as far as it still counts;
 --         sets given to whether that is more than nothing
 -- store   sets value to the text of KEYS[key], or writes it itself, or leaves it in bundles; sets ttl to
@@ -58,7 +59,14 @@
 --
 -- The parts share operation, bound, receipts, key, limit (an index in ARGV), reply, its length n,
 -- now and grace. look also uses the cost: a whole number and a fraction of the limit's denominator,
--- 0 <= part < denominator. Until the year 2050 every number is an integer below 2^53. A 16-digit
+-- 0 <= part < denominator.
+--
+-- An algorithm whose file has a line of Names keeps its state in variables of these names, which
+-- states[key] holds between the parts. Its read sets them from value, the text of the key or false,
+-- and its limit sets them from the numbers from ARGV[p] on, and size to how many these are. Its look
+-- sets changed in place of dirty[key].
+--
+-- Until the year 2050 every number is an integer below 2^53. A 16-digit
 -- number never goes through tostring or "..", and a reply holds integers only. Stored numbers and
 -- arguments of commands are printed by %d, because %.0f takes twice as long. A number above 32 bits
 -- is printed in two pieces, because that may be the size of a C long.
@@ -247,6 +255,9 @@ while at <= last do
         end
         if fits and found > 0 and (whole > 0 or part > 0) then
           local receipt
+          if operation == 'force' then
+            --: force
+          end
           --: commit
           reply[found], dirty[key] = receipt, limit
         end

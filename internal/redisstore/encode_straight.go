@@ -1,0 +1,67 @@
+package redisstore
+
+import (
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/redisstore/trips"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// form says which script decides a call. Calls share a script with those of the same form.
+type form struct {
+	straight    *trips.Script // that of one algorithm; nil for the one of all
+	from, until int64         // the period of a calendar's limit
+}
+
+func (s *schema) formOf(requests []request.Request) (f form) {
+	r := &requests[0]
+	if len(requests) > 1 || len(r.Charges) > 1 || r.Op > algorithm.Peek || r.Alone() {
+		return form{}
+	}
+	switch l := r.Charges[0].Limit.(type) {
+	case *algorithm.FixedWindow:
+		f.straight = s.window
+	case *algorithm.Period:
+		f.straight = s.window
+		f.from, f.until = l.Period()
+	case *algorithm.SlidingWindow:
+		f.straight = s.slidingWindow
+	}
+	return f
+}
+
+// straight returns the script of one algorithm that decides the batch, or nil. In it no key may stand
+// twice.
+func (b *batch) straight() *trips.Script {
+	if len(b.keys) < len(b.entries) {
+		return nil
+	}
+	return b.calls[0].form.straight
+}
+
+// straightRuns writes the entries as lua/decide/straight.lua reads them.
+func (b *batch) straightRuns() {
+	for i, n := 0, 0; i < len(b.entries); i += n {
+		for n = 1; i+n < len(b.entries) && b.continues(i, i+n, i+n); n++ {
+		}
+		e := &b.entries[i]
+		c := e.request.Charges[0]
+		op, times := e.asks()
+		switch op {
+		case algorithm.Decide:
+			times = 1
+		case algorithm.Peek:
+			times = 0
+		}
+		if times == 1 && c.Cost.Whole == 1 {
+			b.int(int64(n))
+		} else {
+			b.int(-int64(n))
+			b.int(c.Cost.Whole)
+			b.int(times)
+		}
+		b.numbers = c.Limit.Parameters(b.numbers[:0])
+		for _, p := range b.numbers[1:] {
+			b.int(p)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+-- Decides requests that charge one key each, under limits of one algorithm. No key stands twice.
+--
+-- KEYS   the keys of the requests
+-- ARGV   runs of requests under one limit: the number of requests, or minus that and then the cost and
+--        how often each is charged at most, which are 1 otherwise; then what follows the 0 of the limit
+--        in lua/decide/decide.lua. At most 0 times is a peek. The cost is whole.
+-- Reply  for each request: verdict, the algorithm's reply. The verdict is 0 if the cost fits and 1 if
+--        not; or, for more than once, how often it fits. If the period of the first limit does not hold
+--        now: -1, now. The script then does nothing.
+--
+-- A line of two dashes, a colon and a word stands for the part of that name of the algorithm, as in
+-- lua/decide/decide.lua.
+local values, reply, n, p, key, printed, text, size = nil, {0, 0, 0, 0, 0, 0}, 0, 1, 0, nil, nil, 0
+if #KEYS > 1 then
+  values = redis.pcall('MGET', unpack(KEYS))
+  if values.err then -- the user may not use MGET; the keys are read one by one
+    values = nil
+  end
+end
+--: names
+while key < #KEYS do
+  local stop, cost, bound = ARGV[p] + 0, 1, 1
+  p = p + 1
+  if stop < 0 then
+    stop, cost, bound, p = -stop, ARGV[p] + 0, ARGV[p + 1] + 0, p + 2
+  end
+  stop = key + stop
+  --: limit
+  --: period
+  p = p + size
+  while key < stop do
+    key = key + 1
+    local value, fit, whole, fits, changed, receipt = values and values[key] or redis.call('GET', KEYS[key]), bound, cost, true, false, 0
+    --: read
+    n = n + 1
+    local head = n
+    --: look
+    if bound > 1 then
+      whole = cost * bound
+    end
+    --: fits
+    if fits then
+      reply[head] = bound > 1 and bound or 0
+    elseif bound <= 1 then
+      fit, reply[head] = 0, 1
+    else
+      local low, high = 0, bound
+      while high - low > 1 do
+        fit = math.floor((low + high) / 2)
+        whole = cost * fit
+        --: fits
+        if fits then low = fit else high = fit end
+      end
+      fit, reply[head] = low, low
+    end
+    if fit > 0 and cost > 0 then
+      whole, changed = cost * fit, true
+      --: commit
+      reply[n] = receipt
+    end
+    if changed then
+      local ttl
+      --: store
+      if ttl == 0 then
+        redis.call('DEL', KEYS[key])
+      else
+        ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
+        if ttl ~= printed then
+          printed, text = ttl, string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
+        end
+        redis.call('SET', KEYS[key], value, 'PX', text)
+      end
+    end
+  end
+end
+if n < 6 then
+  reply[6] = nil
+end
+return reply
