@@ -33,8 +33,8 @@ func (m *Meter) begin(r *http.Request, f *wire.Format) (x *exchange, fault *wire
 	asked := &exchange{
 		meter: m, request: q, body: body, outer: nethttp.AdmissionFromContext(r.Context()),
 	}
-	asked.pricing = m.pricing(q.Model, q.InPath)
-	if _, known := asked.modelOf(q.Model); !known && m.cfg.UnknownModel == UnknownModelRefuse {
+	asked.pricing = m.pricing(q.Models, q.InPath)
+	if m.cfg.UnknownModel == UnknownModelRefuse && !asked.knowsAll() {
 		return nil, invalid(http.StatusNotFound, "model_not_found", "The model is not known here.")
 	}
 	asked.guess = asked.guessOf(&q)

@@ -6,7 +6,8 @@ import "github.com/headgate/headgate/llm/internal/wire"
 type Bill struct {
 	// Model is the model that served, as the response names it, or that which the request names. If
 	// Config.Models does not have it, it costs as much as the dearest, unless it is a version of the
-	// model that the request names, or behind a name in its path.
+	// model that the request names, or behind a name in its path. It is empty if the request names
+	// several and the response none: then it is the dearest of these.
 	Model string
 	// Usage is the tokens of Model.
 	Usage Usage
@@ -49,13 +50,13 @@ func (m Money) MicroDollars() int64 {
 	return n
 }
 
-// billOf returns the bill of a response to a request for a model.
-func billOf(o *wire.Response, model string) Bill {
+// billOf returns the bill of a response to a request for one of the models.
+func billOf(o *wire.Response, models []string) Bill {
 	b := Bill{
-		Model: model, Usage: Usage(o.Usage), Units: o.Units, Labels: o.Labels, Stated: Money(o.Stated),
+		Model: o.Model, Usage: Usage(o.Usage), Units: o.Units, Labels: o.Labels, Stated: Money(o.Stated),
 	}
-	if o.Model != "" {
-		b.Model = o.Model
+	if b.Model == "" && len(models) == 1 {
+		b.Model = models[0]
 	}
 	for _, other := range o.Others {
 		b.Others = append(b.Others, ModelUsage{other.Model, Usage(other.Usage)})

@@ -35,7 +35,8 @@ type Config struct {
 	UnknownModel UnknownModel
 	// Prices has models of files beside Models. One of Models replaces that of the same name whole.
 	// The output of a model is estimated by MaxOutput, or by what the file says it can write if that
-	// is less. The Meter does not close them. It may be nil.
+	// is less. One of Models also replaces that of a version of its model, and of the model behind its
+	// name in a path. The Meter does not close them. It may be nil.
 	Prices *Prices
 	// Tariff returns the tariff of a model in place of that in Models, such as one that changes with
 	// the hour. The labels are those of Bill, and for an estimate those of the request. The time is that of
@@ -47,13 +48,13 @@ type Config struct {
 	// Downgrade returns a cheaper model for a request that a budget or a rule denies, or "" to refuse
 	// it. RequestFrom tells what it asks for, and denied.Denials which limits deny it. The Meter then
 	// decides once more, with the keys, limits and prices of that model. If it admits the request, it
-	// changes the model in the path, or in the body if the path has none, and nothing else, and names
+	// changes the model in the path and in the body, where they have one, and nothing else, and names
 	// it to the client in ModelHeader. Otherwise it refuses the request, by the limits of that model.
 	// A model that would be refused as unknown is not taken. Downgrade must be safe for concurrent
 	// use. Nil refuses.
 	//
 	// A request that a block or a cap refuses is not downgraded, and neither is one whose model is in
-	// a form. Guard.Reconsider must be nil.
+	// a form, or one that names several. Guard.Reconsider must be nil.
 	Downgrade func(r *http.Request, denied *nethttp.Admission) (model string)
 	// MaxBody is the longest body of a request in bytes, at most 1e9. The Meter refuses a longer
 	// one with 413. Zero means 8 MiB. The body is held in memory until it has been sent on.
@@ -63,9 +64,8 @@ type Config struct {
 	// Retry-After of a second. A body takes up to twice what has come of it. Zero means 256 MiB, or
 	// MaxBody if that is more. It is at least MaxBody.
 	MaxBodies int64
-	// MaxOutput is the largest number of output tokens that the estimate of one answer reserves,
-	// whatever the request asks for. It is at most 1e9. Zero means 4,096. Model.MaxOutput replaces
-	// it.
+	// MaxOutput is the number of output tokens that the estimate of one answer has for a request that
+	// states no cap. It is at most 1e9. Zero means 4,096. Model.MaxOutput replaces it.
 	MaxOutput int64
 	// Estimate returns the estimate of a request in place of the built-in one, for example by a
 	// tokenizer. It must be safe for concurrent use and must not keep or change the body. An error

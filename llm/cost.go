@@ -13,9 +13,9 @@ import (
 // pricing is how the bills of one request are counted. Its parts stay the same until it is settled.
 type pricing struct {
 	*catalog
-	requested  string // the model that the request names
-	deployed   bool   // that is a name in the path, which the response need not know
-	trusted    bool   // a bill that the server states counts
+	requested  []string // the models that the request names
+	deployed   bool     // one is a name in the path, which the response need not know
+	trusted    bool     // a bill that the server states counts
 	at         time.Time
 	negotiated func(model string, labels map[string]string, at time.Time) (Tariff, bool)
 }
@@ -24,14 +24,14 @@ type pricing struct {
 // ResponseEvent.Unknown. It prices now what a Meter does not see, such as the results of a batch.
 // It spends nothing.
 func (m *Meter) Cost(b Bill) (microDollars int64, unknown []string) {
-	p := m.pricing(b.Model, false)
+	p := m.pricing([]string{b.Model}, false)
 	return p.cost(&b)
 }
 
-// pricing returns how bills of a request for a model are counted, that begins now.
-func (m *Meter) pricing(model string, deployed bool) pricing {
+// pricing returns how bills of a request for one of the models are counted, that begins now.
+func (m *Meter) pricing(models []string, deployed bool) pricing {
 	return pricing{
-		catalog: m.catalogNow(), requested: model, deployed: deployed, trusted: m.cfg.StatedCost == StatedCostTrust,
+		catalog: m.catalogNow(), requested: models, deployed: deployed, trusted: m.cfg.StatedCost == StatedCostTrust,
 		at: time.Now().UTC(), negotiated: m.cfg.Tariff,
 	}
 }
@@ -49,34 +49,65 @@ func (p *pricing) units(unit core.Unit, b *Bill) int64 {
 	return tokens
 }
 
-// modelOf returns the model that prices what a model used that the response names, and whether it is
-// known. A version of the requested model, such as gpt-4o-2024-11-20, has its prices, and so has any
-// model behind the name in a path, which is that of a deployment. Any other model that has no entry
-// has those of the dearest.
-func (p *pricing) modelOf(served string) (*Model, bool) {
-	if m := p.find(served); m != nil {
-		return m, true
-	}
-	asked := p.find(p.requested)
-	if asked == nil || p.replaced(served) {
-		return p.unknown()
-	}
-	return asked, true
+// knowsAll reports whether all models of the request have an entry.
+func (p *pricing) knowsAll() bool {
+	return p.dearest == nil || !slices.ContainsFunc(p.requested, func(name string) bool {
+		return p.find(name) == nil
+	})
 }
 
-// modelOfOther is modelOf for a model that served a part of a response.
-func (p *pricing) modelOfOther(name string) (*Model, bool) {
+// priced is a model that prices what one used that goes by a name.
+type priced struct {
+	*Model
+	name  string
+	known bool // otherwise the Model is the dearest
+}
+
+// modelsOf returns the models that price what the model used that the response names, or that any
+// of the request's may have used. The dearest of them counts.
+//
+// An entry in Config.Models for the name counts first. Then one for a model of the request counts of
+// which it is a version, as gpt-4o-2024-11-20 is of gpt-4o, or behind whose name in the path it is.
+// The entries of price files follow in the same order. Any other model is the dearest.
+func (p *pricing) modelsOf(served string) (all []priced) {
+	if served == "" {
+		for _, name := range p.requested {
+			all = append(all, p.modelOf(name))
+		}
+		return all
+	}
+	for _, entry := range [...]func(string) *Model{p.own, p.find} {
+		if m := entry(served); m != nil {
+			return []priced{{m, served, true}}
+		}
+		for _, name := range p.requested {
+			if m := entry(name); m != nil && (p.deployed || isVersion(served, name)) {
+				all = append(all, priced{m, served, true})
+			}
+		}
+		if all != nil {
+			return all
+		}
+	}
+	return []priced{p.modelOf(served)}
+}
+
+// modelOf returns the model of a name.
+func (p *pricing) modelOf(name string) priced {
 	if m := p.find(name); m != nil {
-		return m, true
+		return priced{m, name, true}
 	}
-	return p.unknown()
+	m, known := p.unknown()
+	return priced{m, name, known}
 }
 
-// replaced reports whether a server names another model than the one that was requested.
-func (p *pricing) replaced(served string) bool {
-	base := p.requested[strings.LastIndexByte(p.requested, '/')+1:] // without the provider of a router
-	return served != "" && !p.deployed &&
-		!strings.Contains(strings.ToLower(served), strings.ToLower(base))
+// own returns the entry of Config.Models for a name, or nil.
+func (p *pricing) own(name string) *Model { return p.models[name] }
+
+// isVersion reports whether a server names a version of a model.
+func isVersion(served, model string) bool {
+	base := model[strings.LastIndexByte(model, '/')+1:] // without the provider of a router
+	return strings.Contains(strings.ToLower(served), strings.ToLower(base))
 }
 
 // cost returns the micro-dollars of a bill, and what no tariff prices: models, units and labels that
@@ -85,15 +116,21 @@ func (p *pricing) cost(b *Bill) (microDollars int64, unknown []string) {
 	if p.trusted && b.Stated.Known && b.Stated.Pico >= 0 {
 		return b.Stated.MicroDollars(), nil
 	}
-	s := sum{pricing: p, labels: b.Labels, names: sorted(b.Labels)}
-	main := s.tariffOf(b.Model, p.modelOf)
-	s.addTokens(main, b.Usage)
-	for _, o := range b.Others {
-		s.addTokens(s.tariffOf(o.Model, p.modelOfOther), o.Usage)
+	first := true
+	for _, model := range p.modelsOf(b.Model) {
+		s := sum{pricing: p, labels: b.Labels, names: sorted(b.Labels)}
+		main := s.tariffOf(model)
+		s.addTokens(main, b.Usage)
+		for _, o := range b.Others {
+			s.addTokens(s.tariffOf(p.modelOf(o.Model)), o.Usage)
+		}
+		s.addUnits(main, b)
+		whole := s.total.over(s.scaled(amount{small: pico}))
+		if n := whole.clamped(); first || n > microDollars {
+			microDollars, unknown, first = n, s.unknown, false
+		}
 	}
-	s.addUnits(main, b)
-	whole := s.total.over(s.scaled(amount{small: pico}))
-	return whole.clamped(), s.unknown
+	return microDollars, unknown
 }
 
 // sum adds up a bill in millionths of a micro-dollar, times 1,000 for each label.
@@ -119,28 +156,27 @@ func (s *sum) note(what string) {
 	}
 }
 
-// tariffOf returns the tariff of a model, given how it is found.
-func (s *sum) tariffOf(name string, find func(string) (*Model, bool)) *Tariff {
+// tariffOf returns the tariff of a model.
+func (s *sum) tariffOf(m priced) *Tariff {
 	if s.negotiated != nil {
-		t, ok := s.negotiated(name, s.labels, s.at)
+		t, ok := s.negotiated(m.name, s.labels, s.at)
 		valid := true
 		t.check("", func(string, ...any) { valid = false })
 		if ok && valid && !t.isZero() {
 			return &t
 		}
 		if ok {
-			s.note("tariff of " + name)
+			s.note("tariff of " + m.name)
 		}
 	}
-	model, known := find(name)
 	switch {
-	case known:
-	case name == "":
+	case m.known:
+	case m.name == "":
 		s.note("model without a name")
 	default:
-		s.note("model " + name)
+		s.note("model " + m.name)
 	}
-	return &model.Tariff
+	return &m.Tariff
 }
 
 // sorted returns the keys of a map in order. Most bills have none, and are priced several times.

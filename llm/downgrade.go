@@ -20,19 +20,21 @@ func (m *Meter) downgrade(r *http.Request, denied *nethttp.Admission) bool {
 		return false
 	}
 	name := m.cfg.Downgrade(r, denied)
-	if name == "" || name == x.request.Model {
+	if name == "" || name == x.request.Model || len(x.request.Models) > 1 {
 		return false
 	}
 	next := *x
-	next.pricing, next.replaced, next.request.Model = m.pricing(name, x.deployed), x.request.Model, name
-	if _, known := next.modelOf(name); !known && m.cfg.UnknownModel == UnknownModelRefuse {
+	next.request.Model, next.request.Models = name, []string{name}
+	next.pricing, next.replaced = m.pricing(next.request.Models, x.deployed), x.request.Model
+	if m.cfg.UnknownModel == UnknownModelRefuse && !next.knowsAll() {
 		return false
 	}
-	body, at, ok := x.whole, r.URL, false
-	if x.request.InPath {
-		at, ok = x.request.Format.SetModel(r.URL, name)
-	} else {
+	body, at, ok := x.whole, r.URL, true
+	if x.request.InBody {
 		body, ok = wire.SetModel(x.whole, name)
+	}
+	if x.request.InPath && ok {
+		at, ok = x.request.Format.SetModel(r.URL, name)
 	}
 	if !ok {
 		return false

@@ -2,6 +2,7 @@ package llm_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -213,28 +214,34 @@ func TestSetModelChangesNothingElse(t *testing.T) {
 	}
 }
 
-// Where the path names the model, the downgrade is there.
+// Where the path names the model, the downgrade is there, and in a body that names it too.
 func TestDowngradeInThePath(t *testing.T) {
 	for path, want := range map[string]string{
 		"/openai/deployments/large/chat/completions?api-version=1": "/openai/deployments/small%2Fnew/chat/completions?api-version=1",
 		"/v1beta/models/large:generateContent":                     "/v1beta/models/small%2Fnew:generateContent",
 		"/model/large/converse/":                                   "/model/small%2Fnew/converse/",
 	} {
-		var asked string
+		var asked, body string
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 			cfg.Budgets[0].Policy = policy("budget", core.UnitTokens, 1)
 			cfg.Budgets[0].Models = []string{"large"}
 			cfg.Models = map[string]llm.Model{"large": {}, "small/new": {}}
 			cfg.Downgrade = func(*http.Request, *nethttp.Admission) string { return "small/new" }
 		})
-		r.handle(func(_ http.ResponseWriter, q *http.Request) { asked = q.URL.RequestURI() })
+		r.handle(func(_ http.ResponseWriter, q *http.Request) {
+			b, _ := io.ReadAll(q.Body)
+			asked, body = q.URL.RequestURI(), string(b)
+		})
 		charge := r.charge()
 		charge.Cost = 1
 		if _, err := r.gate.Decide(t.Context(), charge); err != nil {
 			t.Fatal(err)
 		}
-		response := r.post(path, `{"model":"ignored"}`)
+		response := r.post(path, `{"model":"large"}`)
 		read(t, response)
+		if strings.Contains(path, "deployments") != (body == `{"model":"small/new"}`) {
+			t.Errorf("%s: the server was sent %s", path, body)
+		}
 		if report := <-r.reports; asked != want || response.Header.Get(llm.ModelHeader) != "small/new" ||
 			report.Request.Model != "small/new" || report.Request.Asked != "large" {
 			t.Errorf("%s: the server was asked for %s, %+v", path, asked, report.Request)

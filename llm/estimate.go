@@ -13,19 +13,27 @@ type guess struct{ input, output int64 }
 
 // guessOf returns the tokens in the bytes of the prompt, and the cap on the output.
 func (x *exchange) guessOf(q *wire.Request) guess {
-	limit := x.meter.cfg.MaxOutput
-	if model := x.models[q.Model]; model != nil {
-		limit = cmp.Or(model.MaxOutput, limit)
-	} else if model := x.find(q.Model); model != nil && model.MaxOutput > 0 {
-		limit = min(limit, model.MaxOutput) // a file knows what a model can write
+	most := int64(0)
+	for _, name := range q.Models {
+		if q.Format.HasOutput() {
+			most = max(most, x.outputOf(name, q.MaxOutput))
+		}
 	}
-	if q.MaxOutput > 0 {
-		limit = min(limit, q.MaxOutput)
+	return guess{input: q.PromptTokens(), output: most * q.Choices}
+}
+
+// outputOf returns the most output of one answer of a model: the request's own cap, or what is usual
+// without one, and no more than the model can write.
+func (x *exchange) outputOf(name string, stated int64) int64 {
+	usual := x.meter.cfg.MaxOutput
+	model := x.find(name)
+	if model == nil || model.MaxOutput == 0 {
+		return cmp.Or(stated, usual)
 	}
-	if !q.Format.HasOutput() {
-		limit = 0
+	if model == x.models[name] {
+		usual = model.MaxOutput
 	}
-	return guess{input: q.PromptTokens(), output: limit * q.Choices}
+	return min(cmp.Or(stated, usual), model.MaxOutput)
 }
 
 // expected returns the bill of a request that is expected to use that much.

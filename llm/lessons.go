@@ -32,6 +32,9 @@ func (m *Meter) learnt(model string) *lessons {
 
 // learn corrects the ratios of the model.
 func (x *exchange) learn(used Usage) {
+	if len(x.request.Models) > 1 {
+		return // another one may have answered
+	}
 	l := x.meter.learnt(x.request.Model)
 	if x.request.Files == 0 { // PromptBytes has no true size of files
 		l.input.learn(used.prompt().Total(), x.guess.input, mostInput)

@@ -6,7 +6,9 @@ import "github.com/headgate/headgate/llm/internal/wire"
 type Model struct {
 	// Tariff is what a request costs under the budgets of money, which require it.
 	Tariff Tariff
-	// MaxOutput replaces Config.MaxOutput. It is at most 1e9. Zero keeps Config.MaxOutput.
+	// MaxOutput is the most tokens of output that the model writes in one answer, at most 1e9. The
+	// estimate has no more, and as many for a request that states no cap. Zero means no such bound, and
+	// Config.MaxOutput for a request without a cap.
 	MaxOutput int64
 }
 

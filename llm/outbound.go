@@ -94,7 +94,7 @@ func (o *Outbound) Measure(r *http.Request) (outbound.Measure, error) {
 		return nil, err
 	}
 	x := &exchange{meter: o.meter, request: q}
-	x.pricing = o.meter.pricing(q.Model, q.InPath)
+	x.pricing = o.meter.pricing(q.Models, q.InPath)
 	x.guess = x.guessOf(&q)
 	if x.estimate, err = o.meter.estimate(r, x, body); err != nil {
 		return nil, err

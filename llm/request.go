@@ -19,7 +19,7 @@ type Request struct {
 	// Format is the format of the body and of the response.
 	Format Format
 	// Model is the name of the model as the client spells it, 1 to 256 bytes of UTF-8, or the one
-	// that Config.Downgrade has chosen.
+	// that Config.Downgrade has chosen. If several may answer, it is the first; see ModelsFrom.
 	Model string
 	// Asked is the model that the client asked for, if Config.Downgrade has chosen another one.
 	// Otherwise it is empty.
@@ -52,6 +52,17 @@ func RequestFrom(ctx context.Context) (q Request, ok bool) {
 	return x.asks(), true
 }
 
+// ModelsFrom returns every model that may answer a request, given its context: Request.Model, one in
+// the body beside that in the path, and those of models and fallbacks. It returns nil for a request
+// that no Meter has read.
+func ModelsFrom(ctx context.Context) []string {
+	x := exchangeOf(ctx)
+	if x == nil {
+		return nil
+	}
+	return slices.Clone(x.request.Models)
+}
+
 // asks returns what the exchange's request asks for.
 func (x *exchange) asks() Request {
 	q := requestOf(&x.request)
@@ -70,17 +81,24 @@ func requestOf(q *wire.Request) Request {
 // number of these.
 const unknown = "*"
 
-// model returns the name of the model, or unknown.
+// model returns the name of the model, or unknown, also if any of several may answer.
 func (x *exchange) model() string {
-	if x.meter.cfg.names(x.request.Model) {
-		return x.request.Model
+	if len(x.request.Models) > 1 || !x.meter.cfg.names(x.request.Model) {
+		return unknown
 	}
-	return unknown
+	return x.request.Model
+}
+
+// onlyOthers reports whether all models that may answer have a name, and none is one of these.
+func (x *exchange) onlyOthers(names []string) bool {
+	return !slices.ContainsFunc(x.request.Models, func(model string) bool {
+		return slices.Contains(names, model) || !x.meter.cfg.names(model)
+	})
 }
 
 // ModelKey is a keyfunc.Func whose key is the model of a request. Models that have no name in
 // Config.Models and in the files of Config.Prices share the key "*", so that no client can invent
-// keys. For a key of a tenant and a model, use keyfunc.Join, or ModelKey alone below
+// keys. A request that names several models has that key too; see ModelsFrom. For a key of a tenant and a model, use keyfunc.Join, or ModelKey alone below
 // nethttp.Config.Scope.
 //
 // A request that no Meter has read has no key. One for Guard.Usage is such a request: with
@@ -94,14 +112,14 @@ func ModelKey(r *http.Request) (string, error) {
 }
 
 // UnlessModel returns a func for the Skip of a nethttp.Rule, of a nethttp.Slot or of a Budget. It
-// skips the requests for other models than these. It skips no request whose ModelKey is "*", because
-// that may be for any model, and none that no Meter has read. Nothing tells of a name that is
+// skips the requests that name other models only. It skips no request for a model that has no name in
+// Config.Models and Prices, because that may be any, and none that no Meter has read. Nothing tells of a name that is
 // misspelt; New checks those of Budget.Models.
 func UnlessModel(names ...string) func(*http.Request) bool {
 	names = slices.Clone(names)
 	return func(r *http.Request) bool {
 		x := exchangeOf(r.Context())
-		return x != nil && x.model() != unknown && !slices.Contains(names, x.model())
+		return x != nil && x.onlyOthers(names)
 	}
 }
 

@@ -35,7 +35,7 @@ func (x *exchange) outcome() (Outcome, Bill) {
 		return x.outcomeOfNothing()
 	}
 	o := x.tap.Response()
-	bill := billOf(&o, x.request.Model)
+	bill := billOf(&o, x.request.Models)
 	seen := &bill.Usage
 	switch {
 	case o.Known:

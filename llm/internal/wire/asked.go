@@ -7,10 +7,12 @@ const (
 	_       jsonscan.Role = iota
 	askBody               // the whole body
 	askModel
+	askModels // that may serve instead: strings, and objects that name one
 	askStream
 	askOptions // stream_options
 	askUsage   // stream_options.include_usage
 	askMaxOutput
+	askOtherMaxOutput // of one of the other models
 	askChoices
 	askLabel      // a string that decides the price
 	askImageModel // of a tool that draws images
@@ -28,11 +30,15 @@ const (
 // asked has the meanings of a request. Of several paths to max_output, the first that is stated
 // counts.
 var asked = map[string]jsonscan.Role{
-	"model":       askModel,
-	"stream":      askStream,
-	"options":     askOptions,
-	"asks_usage":  askUsage,
-	"max_output":  askMaxOutput,
+	"model":      askModel,
+	"models":     askModels,
+	"stream":     askStream,
+	"options":    askOptions,
+	"asks_usage": askUsage,
+	"max_output": askMaxOutput,
+
+	"other_max_output": askOtherMaxOutput,
+
 	"choices":     askChoices,
 	"label:":      askLabel,
 	"image_model": askImageModel,

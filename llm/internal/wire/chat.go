@@ -5,7 +5,8 @@ package wire
 var OpenAIChat = formatOf(Table{
 	Name: "openai-chat",
 	Routes: []Route{
-		{Path: "/openai/deployments/*/chat/completions"}, {Path: "/chat/completions"},
+		{Path: "/openai/deployments/**/chat/completions"}, {Path: "/engines/**/chat/completions"},
+		{Path: "/chat/completions"},
 	},
 	Request: with(conversation, map[string]string{
 		"options":    "stream_options",

@@ -93,6 +93,9 @@ func (p *requestParser) field(n *node, value []byte) (fault string) {
 	case askModel:
 		q.Model = string(value)
 		return faultOfModel(q.Model)
+	case askModels:
+		p.others = append(p.others, string(value))
+		return faultOfModel(string(value))
 	case askStream:
 		text := strings.ToLower(string(value))
 		q.Stream = text == "true" || text == "1"

@@ -40,7 +40,8 @@ type Table struct {
 	Errors     Errors
 }
 
-// Route is the end of a path. A * stands for the model, one element of the path or a part of it.
+// Route is the end of a path. A * stands for the model, one element of the path or a part of it, and
+// ** for one of any number of elements.
 type Route struct {
 	Path   string
 	Stream bool // the response is a stream, whatever the body says
@@ -60,6 +61,12 @@ type Format struct {
 // formatOf returns the format of a table of this package. It panics at start-up if the table has a
 // fault.
 func formatOf(t Table) *Format {
+	if t.Request["model"] != "" { // OpenRouter, Anthropic and LiteLLM take others in any format
+		t.Request = with(t.Request, map[string]string{
+			"models":           "models models[] fallbacks fallbacks[] fallbacks[].model",
+			"other_max_output": "fallbacks[].max_tokens",
+		})
+	}
 	f := &Format{
 		table: t, request: compile(t.Request, asked), response: compile(t.Response, told),
 		headers: make(map[string]meaning), events: make(map[string]eventKind),
@@ -118,10 +125,16 @@ func (r *Route) match(path string) (from, to int, ok bool) {
 	if !named {
 		return 0, 0, endsWith(path, r.Path)
 	}
+	after, deep := strings.CutPrefix(after, "*")
 	if !endsWith(path, after) {
 		return 0, 0, false
 	}
 	to = len(path) - len(after)
+	if deep {
+		from = strings.Index(strings.ToLower(path[:to]), strings.ToLower(before)) + len(before)
+		// Docker's runner has the model in the body, and /engines/llama.cpp/v1 in the path.
+		return from, to, from >= len(before) && from < to && !endsWith("/"+path[from:to], "/v1")
+	}
 	from = strings.LastIndexByte(path[:to], '/') + 1
 	return from, to, from < to && endsWith(path[:from], before)
 }

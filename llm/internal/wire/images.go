@@ -4,8 +4,8 @@ package wire
 var OpenAIImages = formatOf(Table{
 	Name: "openai-images",
 	Routes: []Route{
-		{Path: "/openai/deployments/*/images/generations"}, {Path: "/images/generations"},
-		{Path: "/openai/deployments/*/images/edits"}, {Path: "/images/edits"},
+		{Path: "/openai/deployments/**/images/generations"}, {Path: "/images/generations"},
+		{Path: "/openai/deployments/**/images/edits"}, {Path: "/images/edits"},
 		{Path: "/images/variations"},
 	},
 	Request: map[string]string{

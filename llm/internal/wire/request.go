@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/llm/internal/jsonscan"
@@ -20,21 +21,24 @@ const MaxCount = 1_000_000_000
 
 const (
 	maxModel   = 256 // bytes of a model's name
+	maxModels  = 16  // of one request
 	maxChoices = 128 // the largest n that OpenAI accepts
 )
 
 // Request is what a request asks for.
 type Request struct {
 	Format      *Format
-	Model       string // 1 to 256 bytes of UTF-8, as the client spells it
-	InPath      bool   // the path names the model, and the body need not
-	Stream      bool   // the client asks for a stream
-	MaxOutput   int64  // the client's cap on the tokens of one choice, 0 for none
-	Choices     int64  // the answers that the client asks for, at least 1
-	PromptBytes int64  // bytes that the model reads, without files
-	Files       int64  // that the model reads
-	AsksUsage   bool   // stream_options.include_usage is true
-	ImageModel  string // that a tool of the model draws with, or empty
+	Model       string   // 1 to 256 bytes of UTF-8, as the client spells it
+	Models      []string // all that may serve: Model, and what the body names beside it
+	InPath      bool     // the path names Model, and the body need not
+	InBody      bool     // the body names one as its model
+	Stream      bool     // the client asks for a stream
+	MaxOutput   int64    // the client's cap on the tokens of one choice, 0 for none
+	Choices     int64    // the answers that the client asks for, at least 1
+	PromptBytes int64    // bytes that the model reads, without files
+	Files       int64    // that the model reads
+	AsksUsage   bool     // stream_options.include_usage is true
+	ImageModel  string   // that a tool of the model draws with, or empty
 
 	// Labels is what the client asks for of what decides the price, in lower case: service_tier,
 	// speed, geo. It is nil without any.
@@ -67,26 +71,43 @@ func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
 	q := p.request
 	if from < to {
 		model, badly := url.PathUnescape(path[from:to])
-		q.Model, q.InPath = model, true
+		q.Models, q.InPath = append(q.Models, model), true
 		if fault := faultOfModel(model); err == nil && (badly != nil || fault != "") {
 			err = fmt.Errorf("%w: %s", ErrRequest, cmp.Or(fault, "model is not valid UTF-8"))
 		}
 	}
+	if q.InBody = q.Model != ""; q.InBody {
+		q.Models = append(q.Models, q.Model)
+	}
+	q.Models = distinct(append(q.Models, p.others...))
 	switch {
 	case err != nil:
 		return Request{}, err
-	case q.Model == "":
+	case len(q.Models) == 0:
 		return Request{}, fmt.Errorf("%w: model is missing", ErrRequest)
+	case len(q.Models) > maxModels:
+		return Request{}, fmt.Errorf("%w: it names more than %d models", ErrRequest, maxModels)
 	}
+	q.Model = q.Models[0] // a server that reads several places goes by the path
 	q.Format, q.Stream = f, q.Stream || route != nil && route.Stream
 	q.Choices = max(q.Choices, 1)
 	for _, n := range p.caps {
 		if n > 0 {
-			q.MaxOutput = n
+			q.MaxOutput = max(n, p.otherCap)
 			break
 		}
 	}
 	return q, nil
+}
+
+// distinct returns names without repetitions.
+func distinct(names []string) (all []string) {
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // requestParser is the visitor of a request body.
@@ -96,7 +117,10 @@ type requestParser struct {
 	err     error
 	seen    [maxWatched]uint64 // by depth, a bit for each member that has a node
 
+	others   []string       // models beside the request's own
+	named    bool           // the object among these names one
 	caps     [maxCaps]int64 // in the order of the format
+	otherCap int64          // the highest of the other models
 	rawStart int
 	sources  [jsonscan.MaxLevels + 1]source // by depth
 }
@@ -169,6 +193,8 @@ func (p *requestParser) Begin(s *jsonscan.Scanner, n *node, kind byte) {
 		}
 	case askModel, askStream, askUsage, askMaxOutput, askChoices:
 		p.fail(s, "%s has the wrong type", n.Key)
+	case askModels:
+		p.named = false
 	case readRaw:
 		p.rawStart = s.Offset()
 	case readSource:
@@ -180,6 +206,10 @@ func (p *requestParser) Begin(s *jsonscan.Scanner, n *node, kind byte) {
 func (p *requestParser) End(s *jsonscan.Scanner, n *node) {
 	q := &p.request
 	switch n.Role {
+	case askModels:
+		if n.Key == "" && !p.named {
+			p.fail(s, "one of the other models has no name")
+		}
 	case readRaw:
 		raw := p.body[p.rawStart : s.Offset()+1]
 		q.PromptBytes += int64(len(raw))
@@ -204,7 +234,11 @@ func (p *requestParser) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
 	case askBody:
 		p.fail(s, "it is no object")
 	case askModel:
-		p.model(s, kind)
+		q.Model = p.model(s, kind)
+	case askModels:
+		if kind != 'n' && len(p.others) <= maxModels {
+			p.others, p.named = append(p.others, p.model(s, kind)), true
+		}
 	case askStream:
 		if kind != 'n' {
 			q.Stream = p.flag(s, n, kind)
@@ -217,6 +251,8 @@ func (p *requestParser) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
 		}
 	case askMaxOutput:
 		p.caps[min(n.Order, maxCaps)-1] = p.limit(s, n, kind)
+	case askOtherMaxOutput:
+		p.otherCap = max(p.otherCap, p.limit(s, n, kind))
 	case askChoices:
 		q.Choices = max(q.Choices, p.count(s, n, kind, maxChoices))
 	default:

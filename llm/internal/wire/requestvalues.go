@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/llm/internal/jsonscan"
 )
 
-// model reads the name of the model.
-func (p *requestParser) model(s *jsonscan.Scanner, kind byte) {
+// model reads the name of a model.
+func (p *requestParser) model(s *jsonscan.Scanner, kind byte) string {
 	name := string(s.Text())
 	fault := faultOfModel(name)
 	switch {
@@ -20,7 +20,7 @@ func (p *requestParser) model(s *jsonscan.Scanner, kind byte) {
 	if fault != "" {
 		p.fail(s, "%s", fault)
 	}
-	p.request.Model = name
+	return name
 }
 
 const longModel = "model is longer than 256 bytes"
