@@ -66,9 +66,9 @@ func TestChargesAcrossClusterNodes(t *testing.T) {
 
 			for _, m := range modes {
 				t.Run("stopped master, "+m.name, func(t *testing.T) {
-					timeout := 2 * shortTimeout
+					timeout := 4 * shortTimeout
 					if name == "short-ReadTimeout" {
-						timeout *= 10
+						timeout *= 5
 					}
 					g := redisGate(t, client, core.Config{Prefix: prefix, Observe: observe, Timeout: timeout, Replicas: 100})
 					first := core.Charge{Policy: limited(t, "first-"+m.name, frozen(100)), Key: keys[0], Cost: 1}
