@@ -202,7 +202,7 @@ func call(format, option string) func(*testing.T, string) result {
 	return func(t *testing.T, url string) (r result) {
 		args := []string{filepath.Join("sdk", "call.mjs"), format, url, apiKey, option}
 		cmd := exec.CommandContext(t.Context(), "node", args...)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()} // neither keys nor proxies
+		cmd.Env = nodeEnv(t)
 		cmd.Stderr = t.Output()
 		out, err := cmd.Output()
 		if err == nil {
@@ -215,27 +215,41 @@ func call(format, option string) func(*testing.T, string) result {
 	}
 }
 
-// each runs f in parallel for every SDK. It skips those of Node.js where they are not installed, or
-// fails if HEADGATE_TEST_REDIS is require.
-func each(t *testing.T, f func(t *testing.T, s sdk)) { only(t, "", f) }
+// nodeEnv is the environment of a program of Node.js: it has neither keys nor proxies.
+func nodeEnv(t *testing.T) []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+}
 
-// only is each for the SDK with a name, or for all if it is empty.
-func only(t *testing.T, name string, f func(t *testing.T, s sdk)) {
+// needNode skips a test where Node.js or the packages of sdk are not installed. It fails the test if
+// HEADGATE_TEST_REDIS is require.
+func needNode(t *testing.T) {
+	t.Helper()
 	_, missing := exec.LookPath("node")
 	if missing == nil {
 		_, missing = os.Stat(filepath.Join("sdk", "node_modules"))
 	}
+	switch {
+	case missing == nil:
+	case os.Getenv("HEADGATE_TEST_REDIS") == "require":
+		t.Fatalf("%v: install Node.js and run npm ci in sdk", missing)
+	default:
+		t.Skipf("%v: install Node.js and run npm ci in sdk", missing)
+	}
+}
+
+// each runs f in parallel for every SDK. It skips those of Node.js where they are not installed.
+func each(t *testing.T, f func(t *testing.T, s sdk)) { only(t, "", f) }
+
+// only is each for the SDK with a name, or for all if it is empty.
+func only(t *testing.T, name string, f func(t *testing.T, s sdk)) {
 	for _, s := range sdks {
 		if name != "" && s.name != name {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			if missing != nil && !strings.Contains(s.name, "-go") {
-				if os.Getenv("HEADGATE_TEST_REDIS") == "require" {
-					t.Fatalf("%v: install Node.js and run npm ci in sdk", missing)
-				}
-				t.Skipf("%v: install Node.js and run npm ci in sdk", missing)
+			if !strings.Contains(s.name, "-go") {
+				needNode(t)
 			}
 			f(t, s)
 		})
