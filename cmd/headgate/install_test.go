@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,11 +15,11 @@ import (
 // publish writes a module into a file tree that is a module proxy.
 func publish(t *testing.T, proxy, dir string, version module.Version) {
 	t.Helper()
-	path, err := module.EscapePath(version.Path)
+	escaped, err := module.EscapePath(version.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := filepath.Join(proxy, filepath.FromSlash(path), "@v")
+	at := filepath.Join(proxy, filepath.FromSlash(escaped), "@v")
 	if err := os.MkdirAll(at, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -44,35 +45,70 @@ func publish(t *testing.T, proxy, dir string, version module.Version) {
 	}
 }
 
-// Once the root module and this one are tagged v0.1.0, go install builds the command: go.mod has no
-// replace, and go.work does not count there.
-func TestGoInstall(t *testing.T) {
+const modulePath = "github.com/headgate/headgate"
+
+// user runs go as somebody does for whom modules of this repository are tagged v0.1.0.
+type user struct {
+	dir string // also of programs that it installs
+	env []string
+}
+
+// newUser returns a user of the root module and of others.
+func newUser(t *testing.T, modules ...string) user {
+	t.Helper()
 	if testing.Short() {
-		t.Skip("builds the command and all that it imports")
+		t.Skip("builds all that the modules import")
 	}
-	t.Parallel()
-	const path = "github.com/headgate/headgate"
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy, bin := t.TempDir(), t.TempDir()
-	publish(t, proxy, root, module.Version{Path: path, Version: "v0.1.0"})
-	publish(t, proxy, filepath.Join(root, "cmd", "headgate"), module.Version{Path: path + "/cmd/headgate", Version: "v0.1.0"})
+	proxy, dir := t.TempDir(), t.TempDir()
+	for _, m := range append([]string{""}, modules...) {
+		publish(t, proxy, filepath.Join(root, m), module.Version{Path: path.Join(modulePath, m), Version: "v0.1.0"})
+	}
 	known, err := exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cache, next, _ := strings.Cut(strings.TrimSpace(string(known)), "\n")
-	cmd := exec.CommandContext(t.Context(), "go", "install", path+"/cmd/headgate@v0.1.0")
-	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "GOBIN="+bin, "GOMODCACHE="+t.TempDir(), "GOFLAGS=-modcacherw -trimpath", "GOWORK=",
-		"GOPROXY=file://"+proxy+",file://"+cache+"/cache/download,"+next, "GONOSUMDB=*")
+	return user{dir, append(os.Environ(), "GOBIN="+dir, "GOMODCACHE="+t.TempDir(), "GOFLAGS=-modcacherw -trimpath", "GOWORK=",
+		"GOPROXY=file://"+proxy+",file://"+cache+"/cache/download,"+next, "GONOSUMDB=*")}
+}
+
+func (u user) run(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir, cmd.Env = u.dir, u.env
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("go %v: %v: %s", args, err, out)
 	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "headgate"), "--version").CombinedOutput()
+}
+
+// go install builds the command: go.mod has no replace, and go.work does not count there.
+func TestGoInstall(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, "cmd/headgate")
+	u.run(t, "install", modulePath+"/cmd/headgate@v0.1.0")
+	out, err := exec.CommandContext(t.Context(), filepath.Join(u.dir, "headgate"), "--version").CombinedOutput()
 	if err != nil || string(out) != "headgate v0.1.0\n" {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// go get finds the exporters' modules, which require the root module by the version of its tag.
+func TestGoGetOfExporters(t *testing.T) {
+	t.Parallel()
+	for _, exporter := range []string{"observe/prometheus", "observe/otel"} {
+		t.Run(exporter, func(t *testing.T) {
+			u := newUser(t, exporter)
+			program := "package main\n\nimport _ \"" + path.Join(modulePath, exporter) + "\"\n\nfunc main() {}\n"
+			if err := os.WriteFile(filepath.Join(u.dir, "main.go"), []byte(program), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			u.run(t, "mod", "init", "example.com/user")
+			u.run(t, "get", path.Join(modulePath, exporter)+"@v0.1.0")
+			u.run(t, "build", ".")
+		})
 	}
 }

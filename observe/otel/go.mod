@@ -3,7 +3,7 @@ module github.com/headgate/headgate/observe/otel
 go 1.25.0
 
 require (
-	github.com/headgate/headgate v0.0.0
+	github.com/headgate/headgate v0.1.0
 	go.opentelemetry.io/otel v1.40.0
 	go.opentelemetry.io/otel/metric v1.40.0
 	go.opentelemetry.io/otel/sdk v1.40.0

@@ -3,7 +3,7 @@ module github.com/headgate/headgate/observe/prometheus
 go 1.25.0
 
 require (
-	github.com/headgate/headgate v0.0.0
+	github.com/headgate/headgate v0.1.0
 	github.com/prometheus/client_golang v1.23.2
 	github.com/prometheus/client_model v0.6.2
 	github.com/redis/go-redis/v9 v9.19.0
