@@ -107,7 +107,11 @@ func (c *denialCache) put(p *inquiry, charges []Charge, from int, cost int64, d 
 	for i := range k.limits {
 		k.limits[i] = heldTo{denies: p.denies[from+i]}
 		if at := p.place[from+i]; at >= 0 {
-			k.limits[i].limit = p.wire[at].Limit
+			one := &p.wire[at]
+			if bucket, ok := one.Limit.(*algorithm.TokenBucket); ok && !one.Fits && bucket.Forgets() {
+				return // no reply tells when it is forgotten
+			}
+			k.limits[i].limit = one.Limit
 			k.keys = append(k.keys, p.wire[at].Hash)
 		}
 	}

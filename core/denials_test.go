@@ -397,6 +397,27 @@ func TestCachedDenialIsObserved(t *testing.T) {
 	}
 }
 
+// A session ends on time, also where it has just denied.
+func TestDenialOfASessionEndsWithIt(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c := newClock()
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Clock: c.Now})
+		g.InjectClock(micros(c))
+		p := limited(t, "p", core.TokenBucket{Burst: 1, Per: 10 * time.Second})
+		one := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
+		decide(t, g, one)
+		c.Advance(10*time.Second - time.Microsecond)
+		if d := decide(t, g, one); d.Allowed {
+			t.Error(show(d))
+		}
+		c.Advance(time.Microsecond)
+		if d := decide(t, g, one); !d.Allowed {
+			t.Error(show(d))
+		}
+	})
+}
+
 func TestDenialCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	eachCachedGate(t, func(t *testing.T, gates *cachedGate) {

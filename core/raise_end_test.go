@@ -169,6 +169,20 @@ func TestNextAfterOfLogWithUnusedWindow(t *testing.T) {
 	})
 }
 
+// A log under which nothing was charged has nothing to wait for.
+func TestNextAfterOfUntouchedLog(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		p := limited(t, "log", core.SlidingLog{Windows: []core.Window{
+			{Limit: 3, Width: time.Second}, {Limit: 10, Width: time.Hour},
+		}})
+		d := peek(t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1})
+		if r := d.At(0); r.NextAfter != 0 || r.ResetAfter != 0 {
+			t.Errorf("next after %v, reset after %v", r.NextAfter, r.ResetAfter)
+		}
+	})
+}
+
 // All decisions of one window tell one time at which it ends.
 func TestResetAtIsTheEndOfTheWindow(t *testing.T) {
 	t.Parallel()

@@ -138,6 +138,10 @@ func (b *TokenBucket) Parameters(args []int64) []int64 {
 // refills, and has tokens of whole microseconds. Only reservations tell a queue from a bucket.
 func (b *TokenBucket) IsPlain() bool { return b.denominator == 1 && !b.frozen }
 
+// Forgets reports whether the bucket never refills, and is forgotten when nothing is charged for a
+// time.
+func (b *TokenBucket) Forgets() bool { return b.lifetime > 0 }
+
 // Plain returns the reach and capacity of a bucket that IsPlain.
 func (b *TokenBucket) Plain() (reach, capacity int64) { return b.reach, b.capacity.Whole }
 
