@@ -103,7 +103,6 @@ func TestExitCodesOfUsage(t *testing.T) {
 		"bad key":           {[]string{"simulate", log, "--plan", plan, "--key", "api=agent"}, `"agent" is no part of a key`},
 		"bad path":          {[]string{"simulate", log, "--plan", plan, "--path", "/x"}, "it must be LIMIT=PREFIX"},
 		"bad plan":          {[]string{"simulate", log, "--plan", log}, "plans"},
-		"bad callers":       {[]string{"bench", "--callers", "0"}, "--callers is 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -36,7 +36,6 @@ func TestRightsSuffice(t *testing.T) {
 		args  []string
 	}{
 		{[]int{8}, []string{"show", "acme/user-1"}},
-		{[]int{8}, []string{"watch", "--rounds", "1"}},
 		{[]int{1, 2, 8}, []string{"why", "other", "--policies", buckets}},
 		{[]int{1, 2, 8}, []string{"why", "acme/user-1", "--policies", file}},
 		{[]int{1}, []string{"adjust", "other", "api", "--policies", buckets, "--give", "1"}},
@@ -47,7 +46,6 @@ func TestRightsSuffice(t *testing.T) {
 		{[]int{1, 5}, []string{"block", "--list", "logins"}},
 		{[]int{1}, []string{"block", "acme/user-1", "logins", "--lift"}},
 		{[]int{1, 2}, []string{"evict", "acme/user-1", "streams", "--all"}},
-		{[]int{1}, []string{"bench", "--duration", "20ms"}},
 		{[]int{1}, []string{"ping"}},
 	} {
 		words := []any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~hg:*", "&hg:*"}

@@ -218,7 +218,11 @@ func TestSlots(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = lease.Release(context.Background()) }()
-		s, err := r.Slots(t.Context(), "streams", "{acme}")
+		subject, err := r.Subject(t.Context(), "{acme}", false)
+		if err != nil || len(subject.Slots) != 1 {
+			t.Fatalf("%v, %+v", err, subject)
+		}
+		s := subject.Slots[0]
 		want, _, errList := streams.Holders(t.Context(), tenant)
 		if err != nil || errList != nil || len(s.Holders) != held || len(want) != held {
 			t.Fatalf("%v, %v, %+v, want %+v", err, errList, s.Holders, want)
@@ -297,41 +301,5 @@ func TestForeignValue(t *testing.T) {
 		if s, err := r.Subject(t.Context(), "{"+name[:2], false); err == nil {
 			t.Errorf("%s: %+v", name, s)
 		}
-	}
-}
-
-// A census counts every key once, and ends when it has looked at enough.
-func TestCensus(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Real(t)
-	client := srv.Client(t)
-	gate := core.Must(core.NewRedis(client, core.Config{Prefix: srv.Prefix, Timeout: 30 * time.Second}))
-	t.Cleanup(func() { _ = gate.Close(context.Background()) })
-	fixed := core.Must(core.NewPolicy(core.PolicyConfig{Name: "fixed", Algorithm: core.FixedWindow{Limit: 9, Window: time.Hour}}))
-	for i := range 3000 {
-		key := core.Must(core.NewKey(fmt.Sprint("t", i%3), fmt.Sprint("u", i)))
-		if _, err := gate.Decide(t.Context(), core.Charge{Policy: fixed, Key: key, Cost: 2}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	streams := core.Must(semaphore.New(gate, semaphore.Config{Name: "streams"}))
-	lease, err := streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: core.Must(core.NewKey("t1")), Limit: 9}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = lease.Release(context.Background()) }()
-	r := &stored.Reader{Client: client, Prefix: srv.Prefix + ":", Timeout: 30 * time.Second}
-	for path, want := range map[string]int{"": 3000, "{t1}": 1000, "{t1}:u1": 1} {
-		c, err := r.Census(t.Context(), path, 1_000_000)
-		sum := int64(0)
-		for _, e := range c.Entries {
-			sum += e.Used
-		}
-		if err != nil || c.Cut || len(c.Entries) != want || sum != 2*int64(want) || len(c.Slots) != 1 {
-			t.Errorf("%q: %d entries, %d used, %d slots, cut %v, %v", path, len(c.Entries), sum, len(c.Slots), c.Cut, err)
-		}
-	}
-	if c, err := r.Census(t.Context(), "", 100); err != nil || !c.Cut || len(c.Entries) > 1500 {
-		t.Errorf("%d entries, cut %v, %v", len(c.Entries), c.Cut, err)
 	}
 }

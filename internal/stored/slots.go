@@ -35,47 +35,23 @@ func (r *Reader) slots(
 	return errors.Join(errs...)
 }
 
-// Slots reads the semaphore of a name at an outermost key.
-func (r *Reader) Slots(ctx context.Context, semaphore, outermost string) (Slots, error) {
-	s := Slots{Semaphore: semaphore, Outermost: outermost}
-	servers, err := r.servers(ctx, outermost)
-	if err != nil {
-		return s, err
-	}
-	now, err := r.now(ctx, servers[0])
-	if err != nil {
-		return s, err
-	}
-	return s, r.scope(ctx, servers[0], &s, now.UnixMicro())
-}
-
 // scope reads the parts of a scope in one round trip.
 func (r *Reader) scope(
 	ctx context.Context, server redis.Cmdable, s *Slots, now int64,
 ) error {
-	pipe := server.Pipeline()
-	decode := r.queue(ctx, pipe, s)
-	if err := r.exec(ctx, pipe); err != nil {
-		return err
-	}
-	return decode(now)
-}
-
-// queue queues the commands that read the parts of a scope, and returns what decodes them.
-func (r *Reader) queue(
-	ctx context.Context, pipe redis.Pipeliner, s *Slots,
-) (decode func(now int64) error) {
 	name := r.Prefix + s.Outermost + ":" + s.Semaphore + ":" + scopeTag + ":"
+	pipe := server.Pipeline()
 	lone := pipe.Get(ctx, name+"m") // either of the two has another type
 	records := pipe.HGetAll(ctx, name+"m")
 	holders := pipe.ZRangeWithScores(ctx, name+"h", 0, -1)
 	waiters := pipe.ZRange(ctx, name+"w", 0, -1)
 	patience := pipe.ZRangeWithScores(ctx, name+"p", 0, -1)
-	return func(now int64) error {
-		raw := rawScope{
-			lone: lone.Val(), records: records.Val(), holders: holders.Val(),
-			waiters: waiters.Val(), patience: patience.Val(),
-		}
-		return raw.decode(s, now)
+	if err := r.exec(ctx, pipe); err != nil {
+		return err
 	}
+	raw := rawScope{
+		lone: lone.Val(), records: records.Val(), holders: holders.Val(),
+		waiters: waiters.Val(), patience: patience.Val(),
+	}
+	return raw.decode(s, now)
 }
