@@ -160,7 +160,7 @@ func cool(
 
 // heed is hub.Heed.
 func heed(g *Gate, p *Policy, key Key, rest time.Duration, reason int64) {
-	if rest == 0 {
+	if rest == 0 || g.source == SourceMemory { // a Gate in memory has blocked the key itself
 		return
 	}
 	b := p.own.current().(*algorithm.Block)

@@ -228,8 +228,9 @@ func TestCooldown(t *testing.T) {
 		}
 		c.Advance(time.Hour)
 		begin(time.Second, 2, hub.Cooldown{Age: time.Minute, Reason: 2})
-		begin(time.Second, 2, hub.Cooldown{Age: time.Minute, Reason: 1})
-		c.Advance(2 * time.Second)
+		c.Advance(500 * time.Millisecond)
+		begin(500*time.Millisecond, 2, hub.Cooldown{Age: time.Minute, Reason: 1})
+		c.Advance(1500 * time.Millisecond)
 		begin(0, 0, hub.Cooldown{Age: 2*time.Second + 1000, Reason: 1}) // it was sent before the first cooldown
 		begin(2*time.Second, 1, hub.Cooldown{Age: 2 * time.Second, Reason: 1})
 		begin(10*time.Second, 3, hub.Cooldown{For: 10 * time.Second, Reason: 3})
