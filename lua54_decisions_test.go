@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // clockHook runs the scripts of a Gate with an injected clock on miniredis and records their calls.
@@ -400,11 +401,11 @@ func (d *decisions) renew() {
 	})
 	r, _, err := d.gate.Charge(d.Context(), core.Charge{Policy: held, Key: d.key("x")})
 	d.must(err)
-	for ran := 0; ran == 0; time.Sleep(time.Millisecond) {
+	gatetest.Eventually(d.T, "it is renewed", func() bool {
 		d.mu.Lock()
-		ran = d.ran["renew"]
-		d.mu.Unlock()
-	}
+		defer d.mu.Unlock()
+		return d.ran["renew"] > 0
+	})
 	d.must(r.Settle(d.Context(), 1))
 }
 
@@ -414,7 +415,7 @@ func TestDecisionScriptUnderLua54(t *testing.T) {
 	t.Parallel()
 	needLua54(t)
 	d := newDecisions(t)
-	for i := range 3000 {
+	for i := range steps(3000) {
 		d.step(i)
 	}
 	d.renew()

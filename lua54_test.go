@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/bloom"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -90,6 +91,14 @@ func needLua54(t *testing.T) {
 	if _, err := exec.LookPath("lua5.4"); err != nil {
 		t.Skip("lua5.4 is not on PATH")
 	}
+}
+
+// steps returns how long a random history is that has n steps among the long tests.
+func steps(n int) int {
+	if gatetest.Long() {
+		return n
+	}
+	return n / 2
 }
 
 // showReply prints a reply as lua54.lua does.
@@ -254,7 +263,7 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 	chains := [][]string{
 		{"{a}"}, {"{a}"}, {"{a}", "{a}:u"}, {"{a}", "{a}:g", "{a}:g:u"}, {"{a}", "{a}:g", "{a}:g:v"},
 	}
-	for i := range 3000 {
+	for i := range steps(3000) {
 		l.now += rng.Int64N(100_000)
 		switch rng.IntN(100) {
 		case 0:
@@ -347,9 +356,9 @@ func TestFilterScriptUnderLua54(t *testing.T) {
 		{Bits: 64, Blocks: 2, Parts: 3, Hashes: 4, Window: 1_000_000},
 	}
 	run("reset", shapes[0], nil)
-	for i := range 3000 {
-		shape := shapes[i/1000%2]
-		if i%1000 == 0 { // a filter with the other shape
+	for i := range steps(3000) {
+		shape := shapes[i/500%2]
+		if i%500 == 0 { // a filter with the other shape
 			ask(shapes[0], all, shapes[0].Item("a", true))
 			ask(shapes[1], all, shapes[1].Item("a", true))
 			run("count", shapes[1], []int{0})
