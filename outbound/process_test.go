@@ -191,13 +191,13 @@ func TestProcessesObeyOneRefusal(t *testing.T) {
 	}
 }
 
-// slack is what a test adds to a bound of the issue on a machine that is busy with other tests. The
-// long forms run alone.
+// slack is what a test adds to a bound on a machine that is busy with other tests, where a time says
+// nothing. The long forms run alone.
 func slack() time.Duration {
 	if gatetest.Long() {
 		return 0
 	}
-	return 2 * time.Second
+	return gatetest.LongTimeout
 }
 
 // The slots and the reserved units of a process that is killed come back within the TTL.
