@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/headgate/headgate/llm/internal/wire"
 	"github.com/headgate/headgate/outbound"
@@ -22,8 +23,8 @@ type OutboundConfig struct {
 	Prices *Prices
 	// StatedCost decides about bills that servers state. The zero value ignores them.
 	StatedCost StatedCost
-	// MaxBody is the longest body of a request in bytes, at most 1e9. A longer one fails. Zero means
-	// 8 MiB. The body is held in memory while the request runs.
+	// MaxBody is the longest body that is measured, in bytes, at most 1e9. Zero means 8 MiB. The body is
+	// held in memory while the request runs.
 	MaxBody int64
 	// MaxOutput is the number of output tokens that the estimate of one answer has for a request that
 	// states no cap, and the most for one that does. It is at most 1e9. Zero means 4,096.
@@ -34,7 +35,8 @@ type OutboundConfig struct {
 	// the whole cap, and stays. Otherwise the usage that the response states replaces the estimate.
 	CountsCap bool
 	// KeepBody sends every body unchanged. Otherwise the Outbound sets stream_options.include_usage in
-	// a streamed chat that does not, and hides from the caller the chunk that the server adds for it.
+	// a streamed chat that does not, unless its headers sign or hash the body, and hides from the caller
+	// the chunk that the server adds for it.
 	KeepBody bool
 	// Routes are further paths of known formats.
 	Routes []Route
@@ -78,20 +80,21 @@ func NewOutbound(cfg OutboundConfig) (*Outbound, error) {
 }
 
 // Measure implements outbound.Meter. It reads the body of a request of a known format, and puts it
-// back so that it can be sent again. A body that is malformed, encoded or too long is an error that
-// wraps ErrRequest.
+// back so that it can be sent again. A body that is malformed, encoded or too long is sent
+// unmeasured, and so is one that names no model, because it may name a stored prompt.
 func (o *Outbound) Measure(r *http.Request) (outbound.Measure, error) {
 	f := wire.FormatOf(r, o.meter.formats)
 	if f == nil {
 		return nil, nil
 	}
-	body, err := o.read(r)
-	if err != nil {
+	body, whole, err := o.read(r)
+	if err != nil || !whole {
 		return nil, err
 	}
 	q, err := wire.ParseRequest(f, r, body)
 	if err != nil {
-		return nil, err
+		replay(r, body, false)
+		return nil, nil
 	}
 	x := &exchange{meter: o.meter, request: q}
 	x.pricing = o.meter.pricing(q.Models, q.InPath)
@@ -106,7 +109,7 @@ func (o *Outbound) Measure(r *http.Request) (outbound.Measure, error) {
 		}
 	}
 	m := &measure{exchange: x, counts: o.cfg.CountsCap}
-	if q.HidesUsage() && !o.cfg.KeepBody {
+	if q.HidesUsage() && !o.cfg.KeepBody && !signed(r.Header) {
 		change := wire.UsageChange(body)
 		body, x.hides = change.Apply(body), true
 		m.given = func() []byte { return change.Undo(body) }
@@ -115,25 +118,40 @@ func (o *Outbound) Measure(r *http.Request) (outbound.Measure, error) {
 	return m, nil
 }
 
-// read reads the whole body of a request, and closes it.
-func (o *Outbound) read(r *http.Request) ([]byte, error) {
+// read reads the whole body of a request, and closes it. It puts back one that it cannot read whole.
+func (o *Outbound) read(r *http.Request) (read []byte, whole bool, err error) {
 	if r.Body == nil {
-		return nil, nil
+		return nil, true, nil
+	}
+	if !plain(r.Header) {
+		return nil, false, nil
 	}
 	most := o.meter.cfg.MaxBody
 	var body bytes.Buffer
 	body.Grow(int(max(0, min(r.ContentLength, most))) + bytes.MinRead + int(wire.UsageBytes))
-	_, err := body.ReadFrom(io.LimitReader(r.Body, most+1))
-	_ = r.Body.Close() // it was read, or failed
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("llm: read the body: %w", err)
-	case int64(body.Len()) > most:
-		return nil, fmt.Errorf("%w: the body is longer than %d bytes", ErrRequest, most)
-	case !plain(r.Header):
-		return nil, fmt.Errorf("%w: the body has a Content-Encoding or another charset", ErrRequest)
+	if _, err = body.ReadFrom(io.LimitReader(r.Body, most+1)); err != nil {
+		_ = r.Body.Close() // it has failed
+		return nil, false, fmt.Errorf("llm: read the body: %w", err)
 	}
-	return body.Bytes(), nil
+	if int64(body.Len()) > most {
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(&body, r.Body), r.Body}
+		return nil, false, nil
+	}
+	_ = r.Body.Close() // it was read
+	return body.Bytes(), true, nil
+}
+
+// signatures are headers that sign the body of a request, or hash it.
+var signatures = []string{"Content-Md5", "Content-Digest", "Digest", "Signature", "X-Amz-Content-Sha256"}
+
+// signed reports whether a request with these headers is refused if its body changes.
+func signed(h http.Header) bool {
+	scheme, _, _ := strings.Cut(h.Get("Authorization"), " ")
+	return strings.HasPrefix(scheme, "AWS4-") || strings.EqualFold(scheme, "Digest") || strings.EqualFold(scheme, "Signature") ||
+		slices.ContainsFunc(signatures, func(name string) bool { return h[name] != nil })
 }
 
 // replay gives a request a body of bytes that can be had again. With hides the server must not encode
@@ -144,6 +162,11 @@ func replay(r *http.Request, body []byte, hides bool) {
 		r.Header = r.Header.Clone()
 		r.Header.Set("Accept-Encoding", "identity")
 	}
-	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	r.GetBody = func() (io.ReadCloser, error) {
+		if len(body) == 0 {
+			return http.NoBody, nil // anything else has an unknown length
+		}
+		return io.NopCloser(bytes.NewReader(body)), nil
+	}
 	r.Body, _ = r.GetBody() // cannot fail
 }

@@ -3,7 +3,6 @@ package llm_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -263,35 +262,80 @@ func TestOutboundUnits(t *testing.T) {
 	}
 }
 
-// A body that cannot be measured fails before it is sent, and what is no request to a model passes.
-func TestOutboundBodies(t *testing.T) {
-	var sent atomic.Int64
-	c := newClient(t, core.UnitTokens, llm.OutboundConfig{MaxBody: 1000}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		n, _ := io.Copy(io.Discard, r.Body)
-		if n != r.ContentLength {
-			t.Errorf("sent %d bytes of %d", n, r.ContentLength)
-		}
-		sent.Add(1)
-	}))
-	for name, body := range map[string]string{
-		"too long": `{"model":"` + strings.Repeat("m", 1000) + `"}`, "no JSON": "model", "no model": `{}`, "twice": `{"model":"a","model":"b"}`, "empty": "",
+// A body that its headers sign is sent as it is, and one that they do not asks for the usage.
+func TestOutboundKeepsSignedBodies(t *testing.T) {
+	meter := core.Must(llm.NewOutbound(llm.OutboundConfig{}))
+	const body = `{"model":"m","stream":true,"messages":[]}`
+	for _, c := range []struct {
+		name, value string
+		keeps       bool
+	}{
+		{"Authorization", "Bearer key", false},
+		{"Authorization", "AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=host, Signature=c", true},
+		{"Authorization", `Digest username="u", qop=auth-int`, true},
+		{"Content-MD5", "a", true},
+		{"Digest", "sha-256=a", true},
+		{"Content-Digest", "sha-256=:a:", true},
+		{"X-Amz-Content-Sha256", "a", true},
 	} {
-		if _, err := c.post(t.Context(), "/v1/chat/completions", body); !errors.Is(err, llm.ErrRequest) {
-			t.Errorf("%s: %v", name, err)
+		r := httptest.NewRequest(http.MethodPost, "https://example.com/v1/chat/completions", strings.NewReader(body))
+		r.Header.Set(c.name, c.value)
+		if m, err := meter.Measure(r); m == nil || err != nil {
+			t.Fatal(m, err)
+		}
+		if text, err := io.ReadAll(r.Body); (string(text) == body) != c.keeps || err != nil {
+			t.Errorf("%s: %s: %s, %v", c.name, c.value, text, err)
 		}
 	}
-	if _, err := c.post(t.Context(), "/v1/chat/completions", fmt.Sprintf(chatOf, 5, ""), "Content-Encoding", "br"); !errors.Is(err, llm.ErrRequest) {
-		t.Errorf("encoded: %v", err)
-	}
-	if n := sent.Load(); n > 0 {
-		t.Errorf("%d were sent", n)
-	}
-	for _, path := range []string{"/v1/models", "/v1/messages/count_tokens"} {
-		res, err := c.post(t.Context(), path, "anything")
+}
+
+// What cannot be measured is sent as it is, and is no request to a model.
+func TestOutboundBodies(t *testing.T) {
+	var sent string
+	u := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		if int64(len(text)) != r.ContentLength || err != nil {
+			t.Errorf("sent %d bytes of %d, %v", len(text), r.ContentLength, err)
+		}
+		sent = string(text)
+	}))
+	t.Cleanup(u.Close)
+	meter := core.Must(llm.NewOutbound(llm.OutboundConfig{MaxBody: 1000}))
+	gate := core.Must(core.NewMemory(core.Config{}))
+	t.Cleanup(func() { _ = gate.Close(context.Background()) })
+	client := &http.Client{Transport: core.Must(outbound.New(outbound.Config{Gate: gate, Meter: meter}))}
+	for name, c := range map[string]struct{ path, body, encoding string }{
+		"too long":        {"chat/completions", `{"model":"` + strings.Repeat("m", 1000) + `"}`, ""},
+		"no JSON":         {"chat/completions", "model", ""},
+		"no model":        {"chat/completions", `{}`, ""},
+		"twice":           {"chat/completions", `{"model":"a","model":"b"}`, ""},
+		"empty":           {"chat/completions", "", ""},
+		"a stored prompt": {"responses", `{"prompt":{"id":"p"}}`, ""},
+		"encoded":         {"chat/completions", fmt.Sprintf(chatOf, 5, ""), "br"},
+		"models":          {"models", "anything", ""},
+		"counting":        {"messages/count_tokens", "anything", ""},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.URL+"/v1/"+c.path, strings.NewReader(c.body))
 		if err != nil {
-			t.Fatal(path, err)
+			t.Fatal(err)
 		}
-		res.Body.Close()
+		if c.encoding != "" {
+			r.Header.Set("Content-Encoding", c.encoding)
+		}
+		res, err := client.Do(r)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		_ = res.Body.Close()
+		if sent != c.body {
+			t.Errorf("%s: sent %q", name, sent)
+		}
+	}
+	if res, err := client.Post(u.URL+"/v1/chat/completions", "application/json", nil); err != nil {
+		t.Errorf("no body: %v", err)
+	} else {
+		_ = res.Body.Close()
 	}
 	if _, err := llm.NewOutbound(llm.OutboundConfig{MaxBody: -1, MaxOutput: 1e10, StatedCost: 9, Routes: []llm.Route{{Path: "/x"}},
 		Models: map[string]llm.Model{"m": {MaxOutput: -1}}}); err == nil ||
