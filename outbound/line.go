@@ -1,18 +1,11 @@
 package outbound
 
 import (
-	"math"
-	"math/rand/v2"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/headgate/headgate/core"
 )
-
-// longestSpread is the time after the end of a cooldown in which the requests that have waited for
-// it go on. It leaves a tenth of the first second for the way to Redis.
-const longestSpread = 900 * time.Millisecond
 
 // lineKey is what the requests of a line wait for.
 type lineKey struct {
@@ -20,8 +13,8 @@ type lineKey struct {
 	key    core.Key
 }
 
-// lines are the requests of this process that wait for what serves no one in order: the end of a
-// cooldown, or room in a window. Each line has a head, and only the head asks again.
+// lines are the requests of this process that wait for what serves no one in order: room in a window.
+// Each line has a head, and only the head asks again.
 type lines struct {
 	mu      sync.Mutex
 	all     map[lineKey]*line
@@ -31,11 +24,6 @@ type lines struct {
 type line struct {
 	key    lineKey
 	places []*place // the first is the head's
-
-	// Of a line that waits for a cooldown: its end, and the time after it in which the requests go
-	// on.
-	end    time.Time
-	spread time.Duration
 }
 
 // place is that of one request in a line.
@@ -109,35 +97,4 @@ func (l *lines) first(charges []core.Charge) (key lineKey, ok bool) {
 		}
 	}
 	return key, false
-}
-
-// cool notes for how long the key of a line cools yet.
-func (l *lines) cool(p *place, rest time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if end := time.Now().Add(rest); end.After(p.line.end) {
-		p.line.end = end
-		p.line.spread = max(p.line.spread, min(rest, longestSpread))
-	}
-}
-
-// cooled returns the end of the cooldown of a line, and whether it is over.
-func (l *lines) cooled(p *place) (end time.Time, over bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return p.line.end, !time.Now().Before(p.line.end)
-}
-
-// pause returns how long the head of a line waits after the end of a cooldown. The pauses of all
-// heads spread the line evenly at random over the rest of the spread: each is the distance to the
-// least of as many uniform numbers as requests are left.
-func (l *lines) pause(p *place) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	rest := time.Until(p.line.end.Add(p.line.spread))
-	if rest <= 0 {
-		return 0
-	}
-	least := 1 - math.Pow(rand.Float64(), 1/float64(len(p.line.places)))
-	return time.Duration(float64(rest) * least)
 }

@@ -205,16 +205,18 @@ func (p *pass) learn(res *http.Response) *refusal {
 	var head []byte
 	var early signal.Signal
 	r := new(refusal)
-	if body := (*ahead)(nil); res.Body == http.NoBody {
+	if res.Body == http.NoBody {
 		r.whole = true
 	} else if signal.Refusal(res.StatusCode) {
-		if body = readAhead(res.Body, signal.MaxBody); !body.within(bodySoon) {
+		body := readAhead(res.Body, signal.MaxBody)
+		ended := body.within(bodySoon)
+		if !ended {
 			if early = p.x.t.read(res, nil); early.Reason != signal.None && early.Wait > 0 {
 				r.rest, r.cools = p.x.refused(res.StatusCode, early, p.sent)
 			}
-			body.within(bodyPatience)
+			ended = body.within(bodyPatience)
 		}
-		head, r.whole = body.handOver(res)
+		head, r.whole = body.handOver(res, ended)
 		head = decoded(res.Header, head, signal.MaxBody)
 	}
 	s := p.x.t.read(res, head)

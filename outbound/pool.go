@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -40,12 +41,14 @@ type Upstream struct {
 	// The request is a copy with a URL and headers of its own. Rewrite must not change the body, and
 	// must be safe for concurrent use. Nil changes nothing.
 	Rewrite func(*http.Request)
+
+	down *atomic.Pointer[unreached] // the last time, or nil; NewPool makes it
 }
 
 // Pool is an http.RoundTripper that sends a request to the first of several upstreams that admits
 // it now, and otherwise to the one that has room first. A request goes on to the next upstream if
 // no connection to one could be made, and its body is empty or can be had anew from
-// http.Request.GetBody. NewPool makes one. It is immutable and safe for concurrent use.
+// http.Request.GetBody. For a second no other request goes to that one. NewPool makes a Pool. It is immutable and safe for concurrent use.
 type Pool struct{ cfg PoolConfig }
 
 // NewPool returns a Pool, or every fault of the configuration at once.
@@ -77,6 +80,9 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 		return nil, err
 	}
 	cfg.Upstreams = slices.Clone(cfg.Upstreams)
+	for i := range cfg.Upstreams {
+		cfg.Upstreams[i].down = new(atomic.Pointer[unreached])
+	}
 	return &Pool{cfg: cfg}, nil
 }
 

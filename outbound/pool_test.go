@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -304,6 +305,49 @@ func unreachable(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// An upstream to which no connection can be made is left alone for a second.
+func TestPoolLeavesAnUpstreamThatIsDownAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := core.NewMemory(core.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dials := 0
+		dead := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			dials++
+			return nil, errors.New("refused")
+		}}
+		live := roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+		})
+		ups := []outbound.Upstream{
+			{Name: "dead", Transport: transport(t, outbound.Config{Gate: g, Base: dead})},
+			{Name: "live", Transport: transport(t, outbound.Config{Gate: g, Base: live})},
+		}
+		p, alone := pool(t, outbound.PoolConfig{Upstreams: ups}), pool(t, outbound.PoolConfig{Upstreams: ups[:1]})
+		for range 2 {
+			before := dials
+			for range 5 {
+				if _, err := get(t, p, "http://example.com"); err != nil {
+					t.Error(err)
+				}
+			}
+			for range 5 {
+				if _, err := get(t, alone, "http://example.com"); err == nil || !strings.Contains(err.Error(), "refused") {
+					t.Error(err)
+				}
+			}
+			if dials != before+2 { // one of each Pool
+				t.Errorf("%d dials", dials-before)
+			}
+			time.Sleep(time.Second)
+		}
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A request goes on from upstreams that cannot be reached, if its body can be had anew.
 func TestPoolPassesOverUpstreamsThatAreDown(t *testing.T) {
 	g := gatetest.Memory(t, core.Config{})
@@ -342,7 +386,8 @@ func TestPoolPassesOverUpstreamsThatAreDown(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	var dial *net.OpError
-	if _, err := post(p, newCloser("stream")); !errors.As(err, &dial) || errors.Is(err, outbound.ErrBusy) {
+	fresh := pool(t, outbound.PoolConfig{Upstreams: []outbound.Upstream{downA, downB}})
+	if _, err := post(fresh, newCloser("stream")); !errors.As(err, &dial) || errors.Is(err, outbound.ErrBusy) {
 		t.Errorf("a body that cannot be had anew: %v", err)
 	}
 	none := pool(t, outbound.PoolConfig{Upstreams: []outbound.Upstream{downA, downB}})

@@ -38,6 +38,7 @@ func TestRetry(t *testing.T) {
 		{name: "no wait", answers: 1, max: 2, sent: 1, status: 429},
 		{name: "long wait", answers: 1, max: 2, maxWait: time.Minute, answer: refuse(429, "slow down", "Retry-After", "3600"), sent: 1, status: 429},
 		{name: "spent", answers: 1, max: 2, maxWait: time.Minute, answer: refuse(402, "slow down"), sent: 1, status: 402},
+		{name: "told not to", answers: 1, max: 2, maxWait: time.Minute, answer: refuse(429, "slow down", "retry-after-ms", "30", "x-should-retry", "false"), sent: 1, status: 429},
 		{name: "no refusal", answers: 1, max: 2, maxWait: time.Minute, answer: refuse(500, "slow down"), sent: 1, status: 500},
 		{name: "long refusal", answers: 1, max: 2, maxWait: time.Minute, answer: refuse(429, strings.Repeat("slow down", 10_000), "retry-after-ms", "30"), sent: 1, status: 429},
 	} {

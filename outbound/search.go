@@ -132,11 +132,33 @@ func (e *PoolBusyError) soonest(order []*Upstream) *Upstream {
 	return first
 }
 
+// aloneFor is for how long no request goes to an upstream to which no connection could be made.
+const aloneFor = time.Second
+
+// unreached is that no connection to an upstream could be made.
+type unreached struct {
+	at  time.Time
+	err error
+}
+
+// lose notes that an upstream cannot be reached.
+func (e *PoolBusyError) lose(u *Upstream, err error) {
+	if e.Unreached == nil {
+		e.Unreached = make(map[string]error)
+	}
+	e.Unreached[u.Name] = err
+	delete(e.Busy, u.Name)
+}
+
 // ask sends the request to an upstream if it has room within a time, and reports whether the search
 // is over.
 func (s *search) ask(
 	u *Upstream, wait time.Duration, busy *PoolBusyError,
 ) (res *http.Response, over bool, err error) {
+	if down := u.down.Load(); down != nil && time.Since(down.at) < aloneFor {
+		busy.lose(u, down.err)
+		return nil, false, nil
+	}
 	req := s.requestFor(u)
 	if skip := u.Transport.cfg.Skip; skip != nil && skip(req) {
 		res, err = u.Transport.cfg.Base.RoundTrip(req)
@@ -149,22 +171,8 @@ func (s *search) ask(
 	}
 	res, err = x.roundTrip(wait)
 	s.req = x.req
-	if e := (*BusyError)(nil); x.sent == 0 && errors.As(err, &e) { // otherwise it is Base's
-		s.req = x.restored()
-		busy.Busy[u.Name] = e
-		return nil, false, nil
-	}
-	if err != nil && x.unsent && req.Context().Err() == nil && x.rewind() {
-		s.req = x.restored()
-		if busy.Unreached == nil {
-			busy.Unreached = make(map[string]error)
-		}
-		busy.Unreached[u.Name] = err
-		delete(busy.Busy, u.Name)
-		return nil, false, nil
-	}
 	if err != nil {
-		return nil, true, err
+		return nil, !s.goesOn(u, x, err, busy), err
 	}
 	res.Request = s.given
 	if s.sent++; s.sent > s.pool.cfg.Retry.Max || x.refusal == nil || !x.renew(res) {
@@ -173,6 +181,21 @@ func (s *search) ask(
 	s.req, s.res = x.restored(), res
 	busy.Busy[u.Name] = x.refusal.busy()
 	return nil, false, nil
+}
+
+// goesOn reports whether a request that an upstream has not taken may go to another one.
+func (s *search) goesOn(u *Upstream, x *exchange, err error, busy *PoolBusyError) bool {
+	if e := (*BusyError)(nil); x.sent == 0 && errors.As(err, &e) { // otherwise it is Base's
+		s.req, busy.Busy[u.Name] = x.restored(), e
+		return true
+	}
+	if !x.unsent || x.req.Context().Err() != nil || !x.rewind() {
+		return false
+	}
+	s.req = x.restored()
+	u.down.Store(&unreached{time.Now(), err})
+	busy.lose(u, err)
+	return true
 }
 
 // restored returns the request with a body that says what its caller gave.

@@ -3,6 +3,7 @@ package outbound
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -18,7 +19,6 @@ type wait struct {
 	lease  *semaphore.Lease
 	place  *place
 	number int64     // in the lines
-	passed int       // charges whose lines it has passed
 	since  time.Time // when it began to wait, or zero
 }
 
@@ -59,7 +59,6 @@ func (w *wait) begin(rule string, expected time.Duration) {
 // end notes that the request does not wait any more, whatever came of it.
 func (w *wait) end() {
 	w.leave()
-	w.passed = 0
 	if !w.since.IsZero() {
 		w.x.t.waiting.Add(-1)
 		w.x.waited += time.Since(w.since)
@@ -93,21 +92,16 @@ func (w *wait) busy(e *BusyError) error {
 	return e
 }
 
-// behind waits behind the requests of this process that wait already, so that it overtakes none. It
-// gives the slot back before it waits for a cooldown.
+// behind waits behind the requests of this process that wait already, so that it overtakes none.
 func (w *wait) behind() error {
 	if w.place != nil || w.left() == 0 {
 		return nil
 	}
-	key, ok := w.x.t.lines.first(w.x.charges[w.passed:])
+	key, ok := w.x.t.lines.first(w.x.charges[len(w.x.asks):])
 	if !ok {
 		return nil
 	}
 	w.enter(key)
-	if key.policy == w.x.t.cool.policy {
-		w.release()
-		return w.forCooldown()
-	}
 	_, err := w.forHead(key.policy.Name(), 0)
 	return err
 }
@@ -115,25 +109,19 @@ func (w *wait) behind() error {
 // forRoom waits until it may help to ask again, or returns a BusyError if the wait would be too
 // long.
 func (w *wait) forRoom(n *denial) error {
-	if n.on.policy == nil {
+	switch {
+	case n.rank == byNothing:
 		return nil
-	}
-	if n.rank == byCooldown {
-		w.x.t.cool.guessed.add(n.on.key, time.Now())
-	}
-	if spent := n.rank == bySpent; spent || n.after > w.left() {
+	case n.rank == bySpent || n.after > w.left():
 		e := busyFor(n.rule(), n.after)
-		e.Spent, e.Cause = spent, n.cause
+		e.Spent, e.Cause = n.rank == bySpent, n.cause
 		return w.busy(e)
+	case n.rank == byCooldown:
+		return w.forCooldown(n)
 	}
 	if w.place == nil || w.place.line.key != n.on {
 		w.leave()
 		w.enter(n.on)
-	}
-	if n.rank == byCooldown {
-		w.release()
-		w.x.t.lines.cool(w.place, n.rest)
-		return w.forCooldown()
 	}
 	stood, err := w.forHead(n.rule(), n.after)
 	if err != nil || stood {
@@ -142,53 +130,39 @@ func (w *wait) forRoom(n *denial) error {
 	return w.sleep(n.after)
 }
 
+// longestSpread is the time after the end of a cooldown in which the requests that have waited for
+// it go on. It leaves a tenth of the first second for the way to Redis.
+const longestSpread = 900 * time.Millisecond
+
+// forCooldown waits for the end of a cooldown, and then at random for a part of the spread. It gives
+// the slot and the place in a line back before.
+func (w *wait) forCooldown(n *denial) error {
+	w.x.t.cool.guessed.add(n.on.key, time.Now())
+	w.leave()
+	w.release()
+	w.begin(coolingName, n.rest)
+	return w.sleep(min(n.rest+rand.N(min(n.rest, longestSpread)), w.left()))
+}
+
 // forHead waits until the request is the head of its line, or its time is over, and reports whether
 // it was not the head before.
 func (w *wait) forHead(rule string, expected time.Duration) (stood bool, err error) {
+	w.begin(rule, expected)
 	select {
 	case <-w.place.head:
-		w.begin(rule, expected)
 		return false, nil
 	default:
 	}
-	w.begin(rule, expected)
 	ctx := w.x.req.Context()
 	timer := time.NewTimer(w.left())
 	defer timer.Stop()
 	select {
 	case <-w.place.head:
-		return true, nil
-	case <-timer.C:
-		return true, nil // the last question tells when there may be room
+	case <-timer.C: // the last question tells when there may be room
 	case <-ctx.Done():
 		return true, wrapped(ctx.Err())
 	}
-}
-
-// forCooldown waits for the end of a cooldown, and then until it is the request's turn to go on. It
-// leaves the line.
-func (w *wait) forCooldown() error {
-	defer w.leave()
-	w.passed = len(w.x.asks) // it does not wait behind those that still wait for the cooldown
-	lines := w.x.t.lines
-	for {
-		end, over := lines.cooled(w.place)
-		if end.After(w.until) {
-			return w.busy(busyFor(coolingName, time.Until(end)))
-		}
-		if over {
-			break
-		}
-		rest := time.Until(end)
-		w.begin(coolingName, rest)
-		if err := w.sleep(rest); err != nil {
-			return err
-		}
-	}
-	if _, err := w.forHead(coolingName, 0); err != nil {
-		return err
-	}
-	return w.sleep(min(lines.pause(w.place), w.left()))
+	return true, nil
 }
 
 // pause waits for that long before the request asks for room again.

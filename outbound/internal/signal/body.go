@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 const maxMessage = 4 << 10 // bytes of a message
@@ -130,7 +131,7 @@ func (r *response) ofDay() bool {
 		said = append(said, r.message)
 	}
 	return slices.ContainsFunc(days, func(day string) bool { return anyContains(said, day) }) ||
-		slices.ContainsFunc(r.windows, func(w window) bool { return w.empty() && w.Window >= longWindow })
+		slices.ContainsFunc(r.windows, func(w window) bool { return w.empty() && w.Window >= 24*time.Hour })
 }
 
 // ofRoute reports whether a refusal is of a resource of GitHub such as search, or of a bucket of
@@ -143,16 +144,6 @@ func (r *response) ofRoute() bool {
 
 // deniesAccount reports whether one of Anthropic's limits refuses that is of all models.
 func (r *response) deniesAccount() bool {
-	whole, judged := false, false
-	for i := range r.windows {
-		switch w := &r.windows[i]; {
-		case w.Name == unified:
-			whole = w.denied
-		case w.denied && slices.Contains(unifiedPeriods, w.Name):
-			return true
-		default:
-			judged = judged || w.judged
-		}
-	}
-	return whole && !judged
+	status := func(name string) string { return r.header.Get(subscription + name + "-Status") }
+	return status("-5h") == rejected || status("-7d") == rejected || status("") == rejected && status("-5h") == ""
 }

@@ -44,16 +44,20 @@ var periods = map[string]time.Duration{
 	"month": 30 * 24 * time.Hour, "5h": 5 * time.Hour, "7d": 7 * 24 * time.Hour,
 }
 
-// Limits of Anthropic's subscriptions (router-for-me/CLIProxyAPI#5915): unified is the one that
-// counts for a request, the two of a period are the account's, and those with other names are of
-// some models. What is rejected of overage is what would be paid for beyond these, which is so all
-// the time where nobody pays for that.
-const (
-	unified = "unified"
-	overage = "unified-overage"
-)
+// members are the members of a limit that headers have.
+var members = []string{"limit", "remaining", "reset", "policy", "status"}
 
-var unifiedPeriods = []string{"unified-5h", "unified-7d"}
+// overage is no limit: what is rejected of it is what would be paid for beyond Anthropic's
+// subscriptions, which is so all the time where nobody pays for that.
+const overage = "unified-overage"
+
+// subscription is before the headers of Anthropic's subscriptions (router-for-me/CLIProxyAPI#5915):
+// the one without a further name is of the limit that counts for a request, the two of a period are
+// the account's, and those with other names are of some models.
+const (
+	subscription = "Anthropic-Ratelimit-Unified"
+	rejected     = "rejected"
+)
 
 // resourceHeaders name what a limit without a name is of. GitHub has resources beside coreResource,
 // such as search and graphql, whose limits are their own. Azure DevOps names a service and a threshold

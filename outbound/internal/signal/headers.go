@@ -6,31 +6,25 @@ import (
 	"time"
 )
 
-// limit is one limit of a response, as its headers state it.
+// limit is one limit of a response: what the headers of its members have, such as "remaining".
 type limit struct {
 	family *family
 	name   string
-	// Each is what the header of a member has, such as X-RateLimit-Remaining-Tokens.
-	limits, left, resets, policies, status []string
+	of     map[string][]string
 }
 
 // window is one limit of a response as it was read.
 type window struct {
 	Remaining
-	apart  bool // it is of some requests only, beside those of all
-	told   bool // Remaining is told, and its reset is not past
-	judged bool // the provider says whether this limit refuses
-	denied bool // it does
+	apart bool // it is of some requests only, beside those of all
+	told  bool // Remaining is told, and its reset is not past
 }
 
 // empty reports whether a limit has nothing left.
-func (w *window) empty() bool { return w.denied || w.told && w.Remaining.Remaining == 0 }
+func (w *window) empty() bool { return w.told && w.Remaining.Remaining == 0 }
 
-const (
-	longWindow = 24 * time.Hour
-	// maxWindows bounds the limits that are read of one response.
-	maxWindows = 32
-)
+// maxWindows bounds the limits that are read of one response.
+const maxWindows = 32
 
 // readHeaders reads the headers of all families.
 func (r *response) readHeaders() {
@@ -43,8 +37,8 @@ func (r *response) readHeaders() {
 		}
 	}
 	r.readFields()
-	for i := range r.stated {
-		r.build(&r.stated[i])
+	for i := range r.limits {
+		r.build(&r.limits[i])
 	}
 }
 
@@ -54,38 +48,21 @@ func (r *response) set(f *family, rest string, values []string) {
 	if at := strings.LastIndexByte(rest, '-'); f.last {
 		member, name = rest[at+1:], rest[:max(0, at)]
 	}
+	if !slices.Contains(members, member) || name == overage {
+		return
+	}
 	if name == "after" { // docs.discord.com/developers/topics/rate-limits: X-RateLimit-Reset-After
 		name = ""
 	}
-	switch member {
-	case "limit":
-		r.limit(f, name).limits = values
-	case "remaining":
-		r.limit(f, name).left = values
-	case "reset":
-		l := r.limit(f, name)
-		l.resets = append(l.resets, values...)
-	case "policy":
-		r.limit(f, name).policies = values
-	case "status": // of Anthropic's unified limits, which subscriptions have
-		if name != overage {
-			r.limit(f, name).status = values
+	at := slices.IndexFunc(r.limits, func(l limit) bool { return l.family == f && l.name == name })
+	if at < 0 {
+		if at = len(r.limits); at == maxWindows {
+			return
 		}
+		r.limits = append(r.limits, limit{f, name, make(map[string][]string)})
 	}
-}
-
-// limit returns the limit of this name. With too many of them it returns one that nobody reads.
-func (r *response) limit(f *family, name string) *limit {
-	for i := range r.stated {
-		if l := &r.stated[i]; l.family == f && l.name == name {
-			return l
-		}
-	}
-	if len(r.stated) == maxWindows {
-		return new(limit)
-	}
-	r.stated = append(r.stated, limit{family: f, name: name})
-	return &r.stated[len(r.stated)-1]
+	of := r.limits[at].of
+	of[member] = append(of[member], values...)
 }
 
 // readFields reads the structured field RateLimit of draft-ietf-httpapi-ratelimit-headers: the names of
@@ -98,9 +75,7 @@ func (r *response) readFields() {
 			continue
 		}
 		w := window{Remaining: Remaining{Name: nameOf(value)}}
-		if w.Remaining.Remaining, w.told = count(parameter(part, "r")); w.Name == "" || !w.told {
-			continue
-		}
+		w.Remaining.Remaining, w.told = count(parameter(part, "r"))
 		w.Reset = moment(parameter(part, "t"), r.now())
 		for _, policy := range parts(r.header["Ratelimit-Policy"]) {
 			if value, _, _ := strings.Cut(policy, ";"); nameOf(value) == w.Name {
@@ -108,16 +83,19 @@ func (r *response) readFields() {
 				w.Window = period(policy)
 			}
 		}
-		r.windows = append(r.windows, w)
+		if w.Name != "" && w.told {
+			r.windows = append(r.windows, w)
+		}
 	}
 }
 
-// nameOf returns what a string or a token of a structured field says, in lower case, or "".
+// nameOf returns what a string or a token of a structured field says, in lower case, or "" for one
+// that is broken.
 func nameOf(value string) string {
 	value = strings.ToLower(strings.TrimSpace(value))
 	name := strings.Trim(value, `"`)
 	if n := len(value) - len(name); n != 0 && n != 2 {
-		return "" // it is broken
+		return ""
 	}
 	return name
 }
@@ -125,54 +103,53 @@ func nameOf(value string) string {
 // build reads a limit. If the lists of what is left and of the resets have equally many parts, as
 // those of Brave Search do, the parts at one place are of one window.
 func (r *response) build(l *limit) {
-	left, resets, limits, policies := parts(l.left), l.resets, parts(l.limits), parts(l.policies)
 	n := 1
-	if all := parts(resets); len(left) > 1 && len(left) == len(all) {
-		n, resets = len(left), all
+	if left := len(parts(l.of["remaining"])); left > 1 && left == len(parts(l.of["reset"])) {
+		n = left
 	}
 	for i := range n {
-		at := func(list []string) []string {
-			switch {
-			case n == 1:
-				return list
-			case len(list) == n:
-				return list[i : i+1]
+		r.windows = append(r.windows, r.windowOf(l, func(member string) []string {
+			list := l.of[member]
+			if n > 1 {
+				list = parts(list)
+				list = list[min(i, len(list)):min(i+1, len(list))]
 			}
-			return nil
-		}
-		r.windows = append(r.windows, r.windowOf(l, at(left), at(resets), at(limits), at(policies)))
+			return list
+		}))
 	}
 }
 
-// windowOf reads one window of a limit.
-func (r *response) windowOf(l *limit, left, resets, limits, policies []string) (w window) {
-	w.Name, w.apart = l.name, l.family.apart != ""
-	if name := r.resource(); l.name == "" {
-		w.Name, w.apart = name, name != requests
-	} else {
-		w.Name = l.family.apart + w.Name
+// windowOf reads one window of a limit, whose members have these values.
+func (r *response) windowOf(l *limit, of func(member string) []string) (w window) {
+	w.Name, w.apart = l.family.apart+l.name, l.family.apart != ""
+	if l.name == "" {
+		w.Name = r.resource()
+		w.apart = w.Name != requests
 	}
-	w.Remaining.Remaining, w.told = least(left)
+	w.Remaining.Remaining, w.told = least(parts(of("remaining")))
+	if slices.Contains(of("status"), rejected) { // Anthropic's unified limits, which subscriptions have
+		w.told = true
+	}
+	resets := of("reset")
 	w.Reset = longest(resets, func(v string) time.Duration { return moment(v, r.now()) })
 	if w.Reset == 0 && len(resets) > 0 && startsWithDigit(resets[0]) {
 		w.told = false // the reset is past, so what was left before it tells nothing
 	}
-	if len(limits) > 0 {
-		var limited bool
-		w.Limit, limited = count(limits[0])
-		w.told = w.told && (!limited || w.Limit > 0) // a limit of 0 is none
-	}
 	short, _, _ := strings.Cut(l.name[strings.LastIndexByte(l.name, '-')+1:], "_")
 	w.Window = periods[short]
-	for _, policy := range slices.Concat(policies, limits) {
+	limits := parts(of("limit"))
+	if len(limits) > 0 {
+		var known bool
+		w.Limit, known = count(limits[0])
+		w.told = w.told && (!known || w.Limit > 0) // a limit of 0 is none
+	}
+	for _, policy := range append(parts(of("policy")), limits...) {
 		if q, ok := count(policy); ok && q == w.Limit && period(policy) > 0 {
 			w.Window = period(policy)
 			break
 		}
 	}
 	w.Refills = l.family.refills && l.name != "" && w.Window == 0
-	w.judged = len(l.status) > 0
-	w.denied = slices.ContainsFunc(l.status, func(v string) bool { return strings.EqualFold(v, "rejected") })
 	return w
 }
 

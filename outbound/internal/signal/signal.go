@@ -95,7 +95,7 @@ type response struct {
 	status   int
 	header   http.Header
 	received time.Time
-	stated   []limit
+	limits   []limit
 	windows  []window
 	failure  failure
 	message  string // of the failure, in lower case

@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"cmp"
 	"math"
 	"net/http"
 	"strconv"
@@ -38,7 +39,7 @@ func moment(value string, now time.Time) time.Duration {
 		return fromNumber(n, now)
 	}
 	if d, ok := duration(value); ok {
-		return bounded(d.Seconds())
+		return d
 	}
 	if zoned, ok := strings.CutSuffix(value, " UTC"); ok {
 		value = zoned + " GMT"
@@ -52,7 +53,7 @@ func moment(value string, now time.Time) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return until(t, now)
+	return bounded(t.Sub(now).Seconds())
 }
 
 // layouts are the forms of a moment beside those of HTTP.
@@ -79,49 +80,28 @@ func fromNumber(n float64, now time.Time) time.Duration {
 	for n >= epoch*1000 {
 		n /= 1000
 	}
-	return micros(n*1e6 - float64(now.UnixMicro()))
+	return bounded(n - float64(now.UnixMicro())/1e6)
 }
 
-func until(t, now time.Time) time.Duration { return bounded(t.Sub(now).Seconds()) }
-
 // bounded returns seconds as a wait between 0 and MaxWait, rounded up to a microsecond.
-func bounded(seconds float64) time.Duration { return micros(seconds * 1e6) }
-
-func micros(us float64) time.Duration {
-	if !(us > 0) { // also if it is no number
+func bounded(seconds float64) time.Duration {
+	if !(seconds > 0) { // also if it is no number
 		return 0
 	}
-	us = math.Ceil(min(us, float64(MaxWait.Microseconds())) - 1e-3)
+	us := math.Ceil(min(seconds, MaxWait.Seconds())*1e6 - 1e-3)
 	return time.Duration(max(us, 1)) * time.Microsecond
 }
 
-// measures are the units of durations. time.ParseDuration knows no days.
-var measures = map[string]float64{
-	"d": 24 * 3600, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9,
-}
-
-// duration parses a duration such as 1d2h, 6m0s or 2m59.56s. It bounds it by MaxWait.
+// duration parses a duration such as 1d2h, 6m0s or 2m59.56s.
 func duration(value string) (time.Duration, bool) {
-	var seconds float64
-	for rest := strings.ToLower(value); rest != ""; {
-		digits := strings.IndexFunc(rest, func(c rune) bool { return c != '.' && (c < '0' || c > '9') })
-		if digits <= 0 {
-			return 0, false
-		}
-		n, valid := number(rest[:digits])
-		rest = rest[digits:]
-		end := strings.IndexFunc(rest, func(c rune) bool { return c == '.' || '0' <= c && c <= '9' })
-		if end < 0 {
-			end = len(rest)
-		}
-		measure, ok := measures[rest[:end]]
-		if !valid || !ok {
-			return 0, false
-		}
-		seconds += n * measure
-		rest = rest[end:]
+	value = strings.ToLower(value)
+	days, rest, ok := strings.Cut(value, "d")
+	if !ok {
+		days, rest = "0", value
 	}
-	return bounded(seconds), value != ""
+	n, valid := number(days)
+	d, err := time.ParseDuration(cmp.Or(rest, "0s"))
+	return bounded(n*24*3600 + d.Seconds()), valid && err == nil && value != ""
 }
 
 // longest returns the longest wait that the values of a header state. One value may be a list of
