@@ -85,9 +85,8 @@ func (u caseUsage) with(reasoning int64) llm.Usage {
 var pending = []string{
 	"bedrock-invoke-embed", "chat-search-model", "gemini-cached-audio", "gemini-maps",
 	"gemini-queries-twice", "litellm-1h-json", "litellm-search", "mistral-fim-cut", "ollama-embed",
-	"openrouter-reasoning-over", "openrouter-slug", "openrouter-slug-46", "responses-image-call",
+	"openrouter-slug", "openrouter-slug-46", "responses-image-call",
 	"responses-image-default", "responses-search-no-action", "responses-shell-container",
-	"sglang-reasoning-flat", "xai-responses-search",
 }
 
 func skipPending(t *testing.T, name string) {

@@ -27,6 +27,8 @@ const (
 	textOutCount
 	reasoningCount
 	besideReasoningCount // reasoning that outputCount does not include
+	flatReasoningCount   // reasoning that it does not include if there was research, which only Perplexity states
+	researchCount
 	countKinds
 )
 
@@ -79,19 +81,18 @@ func (c *counts) whole() bool {
 func (c *counts) usage(beside, imageOut bool) Usage {
 	n := &c.tokens
 	in, out, total := c.sums()
-	reasoning := n[reasoningCount]
+	reasoning, apart := c.reasoning(out)
 	read, write := n[readCount], max(n[writeCount], n[shortCount]+n[longCount])
 	cached, extra := read+write, total-in-out
 	beside = beside || read > in // a part is not more than all of it
 	switch {
-	case n[besideReasoningCount] > 0:
-		reasoning = n[besideReasoningCount]
+	case apart:
 		out += reasoning
 	case total > 0 && cached > 0 && extra == cached: // also a proxy of another family of servers
 		beside = true
 	case total > 0 && beside && extra == 0 && cached <= in:
 		beside = false
-	case !beside && (extra > 0 || reasoning > out):
+	case !beside && (extra > 0 || total == 0 && reasoning > out):
 		out += max(reasoning, extra)
 	}
 	if !beside {
@@ -104,6 +105,19 @@ func (c *counts) usage(beside, imageOut bool) Usage {
 	c.split(&u, in+n[besideInputCount], out, imageOut)
 	u.Reasoning = min(reasoning, u.Output)
 	return u
+}
+
+// reasoning returns the tokens of reasoning, and whether they are no part of the output.
+func (c *counts) reasoning(out int64) (tokens int64, apart bool) {
+	n := &c.tokens
+	flat := n[flatReasoningCount]
+	switch {
+	case n[besideReasoningCount] > 0:
+		return n[besideReasoningCount], true
+	case flat > out || flat > 0 && n[researchCount] > 0:
+		return flat, true
+	}
+	return max(n[reasoningCount], flat), false
 }
 
 // sums returns the input, the output and their total as the server states them, each from the other

@@ -9,7 +9,7 @@ var OpenAIResponses = formatOf(Table{
 		"choices":     "",
 		"image_model": "tools[].model",
 	}),
-	Response: with(also(usageAt(usagePlaces), numbersAt("{,response.}tool_usage.image_gen")), map[string]string{
+	Response: also(also(usageAt(usagePlaces), numbersAt("{,response.}tool_usage.image_gen")), map[string]string{
 		"type":     "type",
 		"sequence": "sequence_number",
 		"error":    "error response.error",

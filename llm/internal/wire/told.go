@@ -92,6 +92,7 @@ var told = map[string]jsonscan.Role{
 	"text_out":          numberRole(textOutCount),
 	"reasoning":         numberRole(reasoningCount),
 	"reasoning_beside":  numberRole(besideReasoningCount),
+	"reasoning_flat":    numberRole(flatReasoningCount),
 }
 
 func numberRole(c count) jsonscan.Role { return tellNumbers + jsonscan.Role(c) }
@@ -116,15 +117,15 @@ func numbersAt(at string) map[string]string {
 			written + ".ephemeral_5m_input_tokens",
 		"cache_write_long": in + ".cache_write_tokens_details.ttl_12h_tokens " +
 			written + ".ephemeral_1h_input_tokens",
-		"audio_in":         in + ".audio_tokens",
-		"image_in":         in + ".image_tokens",
-		"output":           at + ".{completion_tokens,output_tokens}",
-		"audio_out":        out + ".audio_tokens",
-		"image_out":        out + ".image_tokens",
-		"text_out":         out + ".text_tokens",
-		"reasoning":        out + ".{reasoning_tokens,thinking_tokens}",
-		"reasoning_beside": at + ".reasoning_tokens", // Perplexity's, outside the total too
-		"total":            at + ".total_tokens",
+		"audio_in":       in + ".audio_tokens",
+		"image_in":       in + ".image_tokens",
+		"output":         at + ".{completion_tokens,output_tokens}",
+		"audio_out":      out + ".audio_tokens",
+		"image_out":      out + ".image_tokens",
+		"text_out":       out + ".text_tokens",
+		"reasoning":      out + ".{reasoning_tokens,thinking_tokens}",
+		"reasoning_flat": at + ".reasoning_tokens",
+		"total":          at + ".total_tokens",
 	}
 }
 

@@ -114,6 +114,9 @@ func (r *reader) number(text []byte, n *node) {
 			if u := b.unit(n.Name); u != nil {
 				u.n = tokens
 			}
+			if n.Key == "num_search_queries" || n.Key == "citation_tokens" {
+				r.event.counts.set(researchCount, tokens)
+			}
 		case n.Role == tellEntryCount:
 			r.entry.n = tokens
 		case n.Role < tellNumbers:
