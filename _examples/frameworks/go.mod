@@ -3,9 +3,12 @@ module github.com/headgate/headgate/_examples/frameworks
 go 1.25.0
 
 require (
+	connectrpc.com/connect v1.19.1
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/gofiber/fiber/v3 v3.1.0
 	github.com/headgate/headgate v0.0.0
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260128011058-8636f8732409
+	google.golang.org/protobuf v1.36.11
 )
 
 require (
