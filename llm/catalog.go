@@ -44,19 +44,20 @@ func newCatalog(models map[string]Model, listed *priceList) *catalog {
 
 // add raises the highest price of each label, unit and token to those of a tariff.
 func (c *catalog) add(t *Tariff) {
-	for key, f := range t.Factors {
+	for key := range t.labels() {
 		label, _, _ := strings.Cut(key, ":")
+		f, _ := t.factor(key)
 		c.factors[label] = max(c.factors[label], f, oneFactor)
 	}
 	for name, p := range t.Units {
 		c.units[name] = max(c.units[name], p, 0)
 	}
-	for _, p := range t.Price.list() {
-		c.token = max(c.token, p)
+	for _, p := range t.Price.fields() {
+		c.token = max(c.token, *p)
 	}
 	for _, s := range t.Steps {
-		for _, p := range s.Price.list() {
-			c.token = max(c.token, p)
+		for _, p := range s.Price.fields() {
+			c.token = max(c.token, *p)
 		}
 	}
 }
@@ -64,21 +65,21 @@ func (c *catalog) add(t *Tariff) {
 // bound returns a tariff by which every bill costs at least what it costs by any of the models.
 func (c *catalog) bound() Tariff {
 	t := Tariff{Units: make(map[string]int64), Factors: make(map[string]int64)}
-	froms := map[int64]bool{0: true}
+	froms := make(map[int64]bool)
 	for _, m := range c.all {
-		for _, s := range m.Tariff.Steps {
-			froms[s.From] = true
+		for _, from := range m.Tariff.froms() {
+			froms[from] = true
 		}
 	}
 	for from := range froms {
 		price := Price{Free, Free, Free, Free, Free, Free, Free, Free, Free, Free}
 		for _, m := range c.all {
-			price = price.most(m.Tariff.at(from))
+			price = price.most(m.Tariff.dearest(from))
 		}
 		if from == 0 {
 			t.Price = price
 		} else {
-			t.Steps = append(t.Steps, Step{from, price})
+			t.Steps = append(t.Steps, Step{From: from, Price: price})
 		}
 	}
 	names := maps.Clone(c.units)
@@ -90,7 +91,7 @@ func (c *catalog) bound() Tariff {
 			p, _ := c.unitPrice(&m.Tariff, name)
 			t.Units[name] = max(t.Units[name], p)
 		}
-		for key := range m.Tariff.Factors {
+		for key := range m.Tariff.labels() {
 			t.Factors[key] = 0
 		}
 	}
@@ -136,8 +137,8 @@ var usual = map[string][]string{
 
 // factor returns the factor of a label in thousandths, and whether it is known.
 func (c *catalog) factor(t *Tariff, label, value string) (int64, bool) {
-	if f, ok := t.Factors[label+":"+value]; ok {
-		return max(f, 0), true
+	if f, ok := t.factor(label + ":" + value); ok {
+		return f, true
 	}
 	if value == "" || slices.Contains(usual[label], value) {
 		return oneFactor, true

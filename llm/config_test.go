@@ -30,8 +30,9 @@ func TestNewReportsEveryFault(t *testing.T) {
 		},
 		Models: map[string]llm.Model{
 			"m": {MaxOutput: -3, Tariff: llm.Tariff{
-				Price:   llm.Price{CacheRead: -2},
-				Steps:   []llm.Step{{From: 5}, {From: 5, Price: llm.Price{Output: 1}}, {}},
+				Price: llm.Price{CacheRead: -2},
+				Steps: []llm.Step{{From: 5}, {From: 5, Price: llm.Price{Output: 1}}, {},
+					{Label: "speed", Price: free.Price}, {Label: "geo:us", From: 5, Price: free.Price}},
 				Units:   map[string]int64{"web_search": -2},
 				Factors: map[string]int64{"service_tier:flex": 0, "fast": 2000},
 			}},
@@ -56,7 +57,8 @@ func TestNewReportsEveryFault(t *testing.T) {
 		`Tariff.Steps[0].Price is empty`, `Tariff.Steps[1].Price is {`, `Tariff.Steps[1].From is 5`,
 		`Tariff.Steps[2].From is 0`, `Tariff.Steps[2].Price is empty`,
 		`Tariff.Units["web_search"] is -2`, `Tariff.Factors["service_tier:flex"] is 0`,
-		`Tariff.Factors["fast"] names no label`, `Models["n"].MaxOutput is`,
+		`Tariff.Factors has "fast"`, `Tariff.Steps[3].Label has "speed"`,
+		`Tariff.Steps[4].Label is "geo:us": it needs a step From 0, and no factor`, `Models["n"].MaxOutput is`,
 		`Models["m"].MaxOutput is -3`,
 		`Routes[0].Path is "x"`, "Routes[0].Format is missing",
 		"UnknownModel is 2", "StatedCost is 2", "Overrun is 2", "Abort is 2",

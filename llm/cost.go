@@ -187,10 +187,29 @@ func sorted[V any](m map[string]V) []string {
 	return slices.Sorted(maps.Keys(m))
 }
 
+// priceOf returns the prices of a tariff for a prompt of that many tokens, and the labels that have
+// prices of their own.
+func (s *sum) priceOf(t *Tariff, prompt int64) (price Price, labelled map[string]bool) {
+	price, _ = t.at("", prompt)
+	for _, label := range s.names {
+		p, ok := t.at(label+":"+s.labels[label], prompt)
+		switch {
+		case !ok:
+			continue
+		case labelled == nil:
+			price, labelled = p, make(map[string]bool)
+		default:
+			price = price.most(p)
+		}
+		labelled[label] = true
+	}
+	return price, labelled
+}
+
 // addTokens adds the tokens of a model, by the step that its prompt reaches, times the factors.
 func (s *sum) addTokens(t *Tariff, u Usage) {
 	u = u.positive()
-	price := t.at(u.prompt().Total())
+	price, labelled := s.priceOf(t, u.prompt().Total())
 	var tokens amount
 	for _, n := range [...][2]int64{
 		{price.Input, u.Input}, {price.CacheRead, u.CacheRead}, {price.CacheWrite, u.CacheWrite},
@@ -204,7 +223,10 @@ func (s *sum) addTokens(t *Tariff, u Usage) {
 		return
 	}
 	for _, label := range s.names {
-		f, known := s.factor(t, label, s.labels[label])
+		f, known := int64(oneFactor), labelled[label]
+		if !known {
+			f, known = s.factor(t, label, s.labels[label])
+		}
 		if !known {
 			s.note("label " + label + ":" + s.labels[label])
 		}

@@ -31,6 +31,12 @@ func TestCost(t *testing.T) {
 			{From: 300, Price: llm.Price{Input: 3_000_000, Output: 9_000_000}},
 			{From: 200, Price: llm.Price{Input: 2_000_000, CacheRead: llm.Free, Output: 2_000_000}},
 		}}},
+		"tiers": {Tariff: llm.Tariff{Price: each, Factors: map[string]int64{"geo:us": 1100}, Steps: []llm.Step{
+			{From: 100, Price: llm.Price{Input: 2_000_000, Output: 3_000_000}},
+			{Label: "service_tier:low", Price: llm.Price{Input: 500_000, Output: 250_000}},
+			{Label: "service_tier:low", From: 100, Price: llm.Price{Input: 1_500_000, Output: llm.Free}},
+			{Label: "speed:low", Price: llm.Price{Input: 600_000, Output: 1}},
+		}}},
 		"dear": {Tariff: llm.Tariff{
 			Price:   llm.Price{Input: 7_000_000, Output: 7_000_000, Reasoning: 8_000_000, AudioOut: 80_000_000},
 			Units:   map[string]int64{"x_search": 4_000_000, "audio_ms": 100},
@@ -75,6 +81,20 @@ func TestCost(t *testing.T) {
 		{"usual labels", llm.Bill{Model: "stepped", Usage: llm.Usage{Input: 10}, Labels: map[string]string{
 			"service_tier": "default", "geo": "not_available", "speed": "",
 		}}, 10, nil},
+		{"prices of a label", llm.Bill{
+			Model: "tiers", Usage: llm.Usage{Input: 20, Output: 40}, Labels: map[string]string{"service_tier": "low"},
+		}, 10 + 10, nil},
+		{"prices of a label for a longer prompt", llm.Bill{
+			Model: "tiers", Usage: llm.Usage{Input: 100, Output: 40}, Labels: map[string]string{"service_tier": "low"},
+		}, 150, nil},
+		{"prices of a label times the factor of another", llm.Bill{
+			Model: "tiers", Usage: llm.Usage{Input: 20, Output: 40},
+			Labels: map[string]string{"service_tier": "low", "geo": "us"},
+		}, 22, nil},
+		{"the dearest prices of two labels", llm.Bill{
+			Model: "tiers", Usage: llm.Usage{Input: 20, Output: 40},
+			Labels: map[string]string{"service_tier": "low", "speed": "low"},
+		}, 12 + 10, nil},
 		{"unknown value of a label", llm.Bill{
 			Model: "stepped", Usage: llm.Usage{Input: 10}, Labels: map[string]string{"service_tier": "ultra"},
 		}, 25, []string{"label service_tier:ultra"}},
@@ -314,7 +334,12 @@ func drawTariff(r *rapid.T, label string) llm.Tariff {
 		}
 	}
 	for _, key := range []string{"service_tier:flex", "service_tier:priority", "service_tier:default", "geo:us"} {
-		if rapid.Bool().Draw(r, label+"has "+key) {
+		if rapid.Bool().Draw(r, label+"has prices of "+key) {
+			t.Steps = append(t.Steps, llm.Step{Label: key, Price: price(label + key)})
+			if rapid.Bool().Draw(r, label+"has steps of "+key) {
+				t.Steps = append(t.Steps, llm.Step{Label: key, From: 7, Price: price(label + key + " step")})
+			}
+		} else if rapid.Bool().Draw(r, label+"has "+key) {
 			t.Factors[key] = rapid.SampledFrom([]int64{llm.Free, 1, 500, 1000, 1100, 2500}).Draw(r, label+key)
 		}
 	}
@@ -383,7 +408,7 @@ func TestCostIsExact(t *testing.T) {
 			}
 		}
 		for label, value := range bill.Labels {
-			if _, ok := tariff.Factors[label+":"+value]; !ok {
+			if _, ok := tariff.Factors[label+":"+value]; !ok && !hasPrices(tariff, label+":"+value) {
 				delete(bill.Labels, label)
 			}
 		}
@@ -394,39 +419,65 @@ func TestCostIsExact(t *testing.T) {
 	})
 }
 
+func hasPrices(t llm.Tariff, label string) bool {
+	return slices.ContainsFunc(t.Steps, func(s llm.Step) bool { return s.Label == label })
+}
+
 // fractions prices a bill as the specification says, of a tariff that prices all of it.
 func fractions(t llm.Tariff, b llm.Bill) int64 {
-	price, u := t.Price, b.Usage
+	u := b.Usage
 	prompt := u.Input + u.CacheRead + u.CacheWrite + u.CacheWriteLong + u.AudioIn + u.ImageIn
-	for _, s := range t.Steps { // in order
-		if prompt >= s.From {
-			price = s.Price
-		}
-	}
-	first := func(prices ...int64) *big.Rat {
-		for _, p := range prices {
-			if p != 0 {
-				return big.NewRat(max(p, 0), 1_000_000)
+	at := func(label string) llm.Price {
+		price := t.Price
+		for _, s := range t.Steps { // in order
+			if s.Label == label && s.From <= prompt {
+				price = s.Price
 			}
 		}
-		return new(big.Rat)
+		return price
+	}
+	var tables []llm.Price // of the labels that have some
+	var factors []int64
+	for label, value := range b.Labels {
+		if key := label + ":" + value; hasPrices(t, key) {
+			tables = append(tables, at(key))
+		} else {
+			factors = append(factors, t.Factors[key])
+		}
+	}
+	if tables == nil {
+		tables = []llm.Price{at("")}
 	}
 	sum := new(big.Rat)
-	add := func(n int64, prices ...int64) {
-		sum.Add(sum, new(big.Rat).Mul(big.NewRat(n, 1), first(prices...)))
+	add := func(n int64, prices ...func(llm.Price) int64) {
+		highest := new(big.Rat)
+		for _, table := range tables {
+			for _, of := range prices {
+				if p := of(table); p != 0 {
+					if r := big.NewRat(max(p, 0), 1_000_000); r.Cmp(highest) > 0 {
+						highest = r
+					}
+					break
+				}
+			}
+		}
+		sum.Add(sum, highest.Mul(highest, big.NewRat(n, 1)))
 	}
-	add(u.Input, price.Input)
-	add(u.CacheRead, price.CacheRead, price.Input)
-	add(u.CacheWrite, price.CacheWrite, price.Input)
-	add(u.CacheWriteLong, price.CacheWriteLong, price.CacheWrite, price.Input)
-	add(u.AudioIn, price.AudioIn, price.Input)
-	add(u.ImageIn, price.ImageIn, price.Input)
-	add(u.Output-u.Reasoning, price.Output)
-	add(u.Reasoning, price.Reasoning, price.Output)
-	add(u.AudioOut, price.AudioOut, price.Output)
-	add(u.ImageOut, price.ImageOut, price.Output)
-	for label, value := range b.Labels {
-		sum.Mul(sum, big.NewRat(max(0, t.Factors[label+":"+value]), 1000))
+	input := func(p llm.Price) int64 { return p.Input }
+	output := func(p llm.Price) int64 { return p.Output }
+	write := func(p llm.Price) int64 { return p.CacheWrite }
+	add(u.Input, input)
+	add(u.CacheRead, func(p llm.Price) int64 { return p.CacheRead }, input)
+	add(u.CacheWrite, write, input)
+	add(u.CacheWriteLong, func(p llm.Price) int64 { return p.CacheWriteLong }, write, input)
+	add(u.AudioIn, func(p llm.Price) int64 { return p.AudioIn }, input)
+	add(u.ImageIn, func(p llm.Price) int64 { return p.ImageIn }, input)
+	add(u.Output-u.Reasoning, output)
+	add(u.Reasoning, func(p llm.Price) int64 { return p.Reasoning }, output)
+	add(u.AudioOut, func(p llm.Price) int64 { return p.AudioOut }, output)
+	add(u.ImageOut, func(p llm.Price) int64 { return p.ImageOut }, output)
+	for _, f := range factors {
+		sum.Mul(sum, big.NewRat(max(0, f), 1000))
 	}
 	for unit, n := range b.Units {
 		sum.Add(sum, new(big.Rat).Mul(big.NewRat(n, 1), big.NewRat(max(0, t.Units[unit]), 1000)))

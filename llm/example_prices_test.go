@@ -38,7 +38,7 @@ func ExampleLoadPrices() {
 	})
 	fmt.Println(cost, "micro-dollars", unknown) // at the prices of prompts above 32,000 tokens
 	// Output:
-	// uneven: input_cost_per_token is 1.0000000000001e-06: it is no integer of the unit that is counted
+	// uneven: input_cost_per_token is 1.0000000000001e-06: it is rounded to 1000000
 	// 7876 micro-dollars []
 }
 

@@ -113,10 +113,20 @@ func (l *priceList) find(name string) *Model {
 // modelFrom returns the model of a price file.
 func modelFrom(m pricefile.Model) *Model {
 	model := &Model{MaxOutput: m.MaxOutput, Tariff: Tariff{
-		Price: Price(m.Price), Units: m.Units, Factors: m.Factors,
+		Price: priceFrom(m.Price), Units: m.Units, Factors: m.Factors,
 	}}
 	for _, s := range m.Steps {
-		model.Tariff.Steps = append(model.Tariff.Steps, Step{s.From, Price(s.Price)})
+		model.Tariff.Steps = append(model.Tariff.Steps, Step{s.Label, s.From, priceFrom(s.Price)})
 	}
 	return model
+}
+
+func priceFrom(p pricefile.Price) Price {
+	return Price{
+		Input: p[pricefile.Input], CacheRead: p[pricefile.CacheRead],
+		CacheWrite: p[pricefile.CacheWrite], CacheWriteLong: p[pricefile.CacheWriteLong],
+		AudioIn: p[pricefile.AudioIn], ImageIn: p[pricefile.ImageIn], Output: p[pricefile.Output],
+		AudioOut: p[pricefile.AudioOut], ImageOut: p[pricefile.ImageOut],
+		Reasoning: p[pricefile.Reasoning],
+	}
 }

@@ -27,11 +27,15 @@ type Price struct {
 	Reasoning      int64 // of the part of Output that is reasoning; 0 means Output
 }
 
-// Step is the prices of requests with longer prompts.
+// Step is the prices of requests with longer prompts, with a label, or both.
 type Step struct {
+	// Label is the label and its value for which the prices hold, such as service_tier:flex. Empty
+	// means a response without any label that has prices. If a response has several such labels, the
+	// dearest price of each kind counts. A label needs a step From 0.
+	Label string
 	// From is the least number of tokens of the prompt, cached ones included, for which the prices
 	// hold. The last From that a prompt reaches decides the whole request, output too. For prices
-	// above 200,000 tokens it is 200,001. It is at least 1.
+	// above 200,000 tokens it is 200,001. Without a Label it is at least 1.
 	From int64
 	// Price replaces Tariff.Price whole. Its Input and Output are required.
 	Price Price
@@ -41,7 +45,7 @@ type Step struct {
 // its units times theirs. The cost is an integer of micro-dollars, rounded up once.
 type Tariff struct {
 	Price Price
-	// Steps are other prices for longer prompts, in any order.
+	// Steps are other prices for longer prompts and for labels, in any order.
 	Steps []Step
 	// Units are the prices of 1,000 pieces in micro-dollars, or Free, by the name of the unit:
 	// web_search at 10 dollars for 1,000 is 10,000,000. The unit "request" counts each request once.
@@ -50,7 +54,7 @@ type Tariff struct {
 	Units map[string]int64
 	// Factors multiply the price of tokens, not of units, in thousandths, or are Free. Their keys are
 	// a label and its value: half price for service_tier:flex is 500. The factors of several labels
-	// multiply. Without a factor the usual values, such as service_tier:default or geo:global, count
+	// multiply. A label with prices in Steps has none. Without either the usual values, such as service_tier:default or geo:global, count
 	// as 1,000. Any other is charged the highest factor that any model of Config.Models has for the
 	// label, at least 1,000, and reported; see ResponseEvent.Unknown.
 	Factors map[string]int64
@@ -67,17 +71,7 @@ func (t *Tariff) clone() Tariff {
 // check checks a tariff. One that prices something has prices of tokens.
 func (t *Tariff) check(at string, fault func(string, ...any)) {
 	t.Price.check(at+".Price", !t.isZero(), fault)
-	seen := make(map[int64]bool)
-	for i, s := range t.Steps {
-		switch {
-		case s.From < 1:
-			fault("%s.Steps[%d].From is %d: it must be at least 1", at, i, s.From)
-		case seen[s.From]:
-			fault("%s.Steps[%d].From is %d, like that of another step", at, i, s.From)
-		}
-		seen[s.From] = true
-		s.Price.check(fmt.Sprintf("%s.Steps[%d].Price", at, i), true, fault)
-	}
+	t.checkSteps(at, fault)
 	for _, name := range slices.Sorted(maps.Keys(t.Units)) {
 		if p := t.Units[name]; p != Free && p <= 0 {
 			fault("%s.Units[%q] is %d: it must be at least 1, or Free", at, name, p)
@@ -87,16 +81,45 @@ func (t *Tariff) check(at string, fault func(string, ...any)) {
 		if f := t.Factors[key]; f != Free && f <= 0 {
 			fault("%s.Factors[%q] is %d: it must be at least 1, or Free", at, key, f)
 		}
-		if label, value, ok := strings.Cut(key, ":"); !ok || label == "" || value == "" {
-			fault("%s.Factors[%q] names no label and value, such as service_tier:flex", at, key)
+		checkLabel(at+".Factors", key, fault)
+	}
+}
+
+func (t *Tariff) checkSteps(at string, fault func(string, ...any)) {
+	seen := make(map[Step]bool)
+	for i, s := range t.Steps {
+		begin := Step{Label: s.Label, From: s.From}
+		switch {
+		case s.From < 0 || s.From == 0 && s.Label == "":
+			fault("%s.Steps[%d].From is %d: it must be at least 1, or 0 with a Label", at, i, s.From)
+		case seen[begin]:
+			fault("%s.Steps[%d].From is %d, like that of another step", at, i, s.From)
+		}
+		seen[begin] = true
+		s.Price.check(fmt.Sprintf("%s.Steps[%d].Price", at, i), true, fault)
+	}
+	for i, s := range t.Steps {
+		if s.Label == "" {
+			continue
+		}
+		where := fmt.Sprintf("%s.Steps[%d].Label", at, i)
+		checkLabel(where, s.Label, fault)
+		if _, both := t.Factors[s.Label]; both || !seen[Step{Label: s.Label}] {
+			fault("%s is %q: it needs a step From 0, and no factor", where, s.Label)
 		}
 	}
 }
 
+func checkLabel(at, key string, fault func(string, ...any)) {
+	if label, value, ok := strings.Cut(key, ":"); !ok || label == "" || value == "" {
+		fault("%s has %q: it is no label and value, such as service_tier:flex", at, key)
+	}
+}
+
 func (p Price) check(at string, required bool, fault func(string, ...any)) {
-	for _, n := range p.list() {
-		if n < Free {
-			fault("%s has %d: it must be at least 1, or Free", at, n)
+	for _, n := range p.fields() {
+		if *n < Free {
+			fault("%s has %d: it must be at least 1, or Free", at, *n)
 			return
 		}
 	}
@@ -108,11 +131,11 @@ func (p Price) check(at string, required bool, fault func(string, ...any)) {
 	}
 }
 
-// list returns the prices in the order of the fields.
-func (p *Price) list() [10]int64 {
-	return [...]int64{
-		p.Input, p.CacheRead, p.CacheWrite, p.CacheWriteLong, p.AudioIn, p.ImageIn,
-		p.Output, p.AudioOut, p.ImageOut, p.Reasoning,
+// fields returns the prices, to be changed, in the order of the fields.
+func (p *Price) fields() [10]*int64 {
+	return [...]*int64{
+		&p.Input, &p.CacheRead, &p.CacheWrite, &p.CacheWriteLong, &p.AudioIn, &p.ImageIn,
+		&p.Output, &p.AudioOut, &p.ImageOut, &p.Reasoning,
 	}
 }
 
@@ -128,21 +151,84 @@ func (p Price) complete() Price {
 
 // most returns the higher price of each kind of two complete Prices.
 func (p Price) most(o Price) Price {
-	return Price{
-		max(p.Input, o.Input), max(p.CacheRead, o.CacheRead), max(p.CacheWrite, o.CacheWrite),
-		max(p.CacheWriteLong, o.CacheWriteLong), max(p.AudioIn, o.AudioIn), max(p.ImageIn, o.ImageIn),
-		max(p.Output, o.Output), max(p.AudioOut, o.AudioOut), max(p.ImageOut, o.ImageOut),
-		max(p.Reasoning, o.Reasoning),
+	for i, n := range p.fields() {
+		*n = max(*n, *o.fields()[i])
 	}
+	return p
 }
 
-// at returns the complete prices for a prompt of that many tokens.
-func (t *Tariff) at(prompt int64) Price {
-	price, reached := t.Price, int64(0)
+// at returns the complete prices of a label, or without one, for a prompt of that many tokens. It
+// reports false for a label without prices.
+func (t *Tariff) at(label string, prompt int64) (Price, bool) {
+	price, reached := t.Price, int64(-1)
 	for _, s := range t.Steps {
-		if s.From > reached && s.From <= prompt {
+		if s.Label == label && s.From > reached && s.From <= prompt {
 			price, reached = s.Price, s.From
 		}
 	}
-	return price.complete()
+	return price.complete(), label == "" || reached >= 0
+}
+
+// froms returns where the prices of the tariff begin.
+func (t *Tariff) froms() []int64 {
+	all := []int64{0}
+	for _, s := range t.Steps {
+		all = append(all, s.From)
+	}
+	return all
+}
+
+// factor returns the factor of a label and its value in thousandths, or the highest ratio of its
+// prices to those without it, and whether there is one.
+func (t *Tariff) factor(key string) (highest int64, ok bool) {
+	highest, ok = t.Factors[key]
+	for _, from := range t.froms() {
+		labelled, has := t.at(key, from)
+		if !has {
+			break
+		}
+		ok = true
+		plain, _ := t.at("", from)
+		for i, price := range plain.fields() {
+			var ratio amount
+			ratio.addProduct(*labelled.fields()[i], oneFactor)
+			if *price > 0 {
+				ratio = ratio.over(amount{small: uint64(*price)})
+				highest = max(highest, ratio.clamped())
+			} else if !ratio.isZero() { // dearest has its price
+				highest = max(highest, oneFactor)
+			}
+		}
+	}
+	return max(highest, 0), ok
+}
+
+// dearest returns the prices without a label from a number of tokens on. What is free there and has a
+// price with a label has that price.
+func (t *Tariff) dearest(from int64) Price {
+	price, _ := t.at("", from)
+	for key := range t.labels() {
+		if labelled, ok := t.at(key, from); ok {
+			for i, p := range price.fields() {
+				if *p == Free {
+					*p = *labelled.fields()[i]
+				}
+			}
+		}
+	}
+	return price
+}
+
+// labels returns the labels and their values that have factors or prices.
+func (t *Tariff) labels() map[string]bool {
+	all := make(map[string]bool)
+	for key := range t.Factors {
+		all[key] = true
+	}
+	for _, s := range t.Steps {
+		if s.Label != "" {
+			all[s.Label] = true
+		}
+	}
+	return all
 }

@@ -27,17 +27,18 @@ func (r *reader) draft(name string) *draft {
 
 func (d *draft) skip(field, format string, args ...any) { d.unread(d.name, field, format, args...) }
 
-// amount returns a number times 10^exponent, free for 0, and 0 if it was not understood.
+// amount returns a number times 10^exponent, free for 0, and 0 if it was not understood. It rounds
+// what a file has computed in floating point.
 func (d *draft) amount(field string, v any, exponent int, divisor int64) int64 {
-	n, ok := scaled(v, exponent, divisor)
-	if !ok {
-		d.skip(field, "is %.40v: it is no integer of the unit that is counted", v)
+	n, exact, ok := scaled(v, exponent, divisor)
+	switch {
+	case !ok:
+		d.skip(field, "is %.40v: it is no number that is at least 0, or too large", v)
 		return 0
+	case !exact:
+		d.skip(field, "is %.40v: it is rounded to %d", v, n)
 	}
-	if n == 0 {
-		return free
-	}
-	return n
+	return cmp.Or(n, free)
 }
 
 // at returns the prices of a label from a number of tokens on.
@@ -51,12 +52,11 @@ func (d *draft) at(label string, from int64) *Price {
 	return d.prices[label][from]
 }
 
-// price sets the price of a kind of token.
-func (d *draft) price(to *int64, field string, v any, exponent int) {
-	d.priced = true
-	if *to = d.amount(field, v, exponent, 1); *to == 0 {
-		d.broken = true
-	}
+// price sets the price of a kind of token with a label from a number of tokens on.
+func (d *draft) price(label string, from int64, kind int, field string, v any, exponent int) {
+	n := d.amount(field, v, exponent, 1)
+	d.at(label, from)[kind] = n
+	d.priced, d.broken = true, d.broken || n == 0
 }
 
 // unit sets the price of 1,000 pieces.
@@ -75,100 +75,95 @@ func (d *draft) factor(label, field string, v any) {
 
 // add adds the model to the file, unless it has no prices of tokens.
 func (d *draft) add(e Entry) {
-	base := *d.at("", 0)
+	base := d.at("", 0)
 	if !d.priced && d.pieces && len(d.model.Units) > 0 {
-		base.Input, base.Output = free, free
+		base[Input], base[Output] = free, free
 	}
 	highest := int64(0)
-	for _, f := range base.fields() {
-		if *f != 0 && (highest == 0 || *f > highest) {
-			highest = *f
-		}
+	for _, n := range base {
+		highest = highestOf(highest, n)
 	}
-	base.Input, base.Output = cmp.Or(base.Input, highest), cmp.Or(base.Output, highest)
-	if base.Input == 0 || d.broken {
+	base[Input], base[Output] = cmp.Or(base[Input], highest), cmp.Or(base[Output], highest)
+	if highest == 0 || d.broken {
 		d.skip("prices", "of tokens are missing or not understood: the model is left out")
 		return
 	}
-	d.model.Price = base
-	for _, from := range slices.Sorted(maps.Keys(d.prices[""])) {
-		if from > 0 { // a price that a step does not state is that of the step below
-			base = over(base, *d.prices[""][from])
-			d.model.Steps = append(d.model.Steps, Step{from, base})
+	froms := make(map[int64]bool)
+	for _, steps := range d.prices {
+		for from := range steps {
+			froms[from] = true
 		}
 	}
-	for label, steps := range d.prices {
-		if label != "" {
-			d.ratio(label, steps)
-		}
+	for _, label := range slices.Sorted(maps.Keys(d.prices)) {
+		d.steps(label, slices.Sorted(maps.Keys(froms)))
 	}
 	e.Model = d.model
 	d.file.Entries = append(d.file.Entries, e)
 }
 
-// ratio sets the factor of a label of which the file states prices: the highest, rounded up, if they
-// have several.
-func (d *draft) ratio(label string, steps map[int64]*Price) {
-	highest, exact := int64(0), true
-	for from, p := range steps {
-		whole, part := complete(d.stated(from)), *p
-		for i, f := range part.fields() {
-			base := *whole.fields()[i]
-			switch {
-			case *f == 0 || *f == free && base == free:
-			case *f < 0 || base < 0 || *f > maxRatio:
-				d.skip(label, "has a price of nothing, or is far dearer: it is not priced")
-				return
-			default:
-				factor := (*f*1000 + base - 1) / base
-				exact = exact && *f*1000%base == 0 && (highest == 0 || factor == highest)
-				highest = max(highest, factor)
+// steps adds the prices of a label, or those without one, to the model. What a step does not state
+// costs as much as in the step below. What a label does not state costs as much as without it, times
+// the highest factor of what it states.
+func (d *draft) steps(label string, froms []int64) {
+	var plain Price
+	highest := int64(1000)
+	for _, from := range froms {
+		plain = over(plain, d.prices[""][from])
+		if own := d.prices[label][from]; own != nil {
+			highest = max(highest, ratio(*own, plain))
+		}
+	}
+	plain = Price{}
+	for _, from := range froms {
+		plain = over(plain, d.prices[""][from])
+		own := d.prices[label][from]
+		switch {
+		case label != "":
+			price := plain
+			for kind := range price {
+				price[kind] = max(price[kind], (price[kind]*highest+999)/1000)
 			}
+			d.model.Steps = append(d.model.Steps, Step{label, from, over(price, own)})
+		case from == 0:
+			d.model.Price = plain
+		case own != nil:
+			d.model.Steps = append(d.model.Steps, Step{"", from, plain})
 		}
 	}
-	if !exact {
-		d.skip(label, "has no one factor in thousandths for all prices: %d counts", highest)
-	}
-	if highest != 0 {
-		d.model.Factors[label] = highest
-	}
 }
 
-// stated returns the prices of the model for a prompt of that many tokens.
-func (d *draft) stated(prompt int64) Price {
-	price := d.model.Price
-	for _, s := range d.model.Steps {
-		if s.From <= prompt {
-			price = s.Price
+// ratio returns the highest ratio of the prices of a label to those without it in thousandths.
+func ratio(labelled, plain Price) (highest int64) {
+	for kind, n := range labelled {
+		if n > 0 && plain[kind] > 0 {
+			highest = max(highest, (n*1000+plain[kind]-1)/plain[kind])
 		}
 	}
-	return price
+	return min(highest, maxRatio)
 }
 
-// maxRatio is the highest price whose thousandfold is below 2^63.
-const maxRatio = 1 << 52
-
-// fields returns the prices, to be set.
-func (p *Price) fields() [10]*int64 {
-	return [...]*int64{
-		&p.Input, &p.CacheRead, &p.CacheWrite, &p.CacheWriteLong, &p.AudioIn, &p.ImageIn,
-		&p.Output, &p.AudioOut, &p.ImageOut, &p.Reasoning,
+// over returns the prices of p, which may be nil, and those of base where p has none.
+func over(base Price, p *Price) Price {
+	if p != nil {
+		for kind, n := range p {
+			base[kind] = cmp.Or(n, base[kind])
+		}
 	}
+	return base
 }
 
-// over returns the prices of p, and those of base where p has none.
-func over(base, p Price) Price {
-	for i, f := range p.fields() {
-		*f = cmp.Or(*f, *base.fields()[i])
+// dearest returns the higher price of each kind.
+func dearest(a, b Price) Price {
+	for kind, n := range b {
+		a[kind] = highestOf(a[kind], n)
 	}
-	return p
+	return a
 }
 
-// complete returns the prices with those of other kinds in place of 0, as llm.Price says.
-func complete(p Price) Price {
-	write := cmp.Or(p.CacheWrite, p.Input)
-	return over(Price{
-		CacheRead: p.Input, CacheWrite: write, CacheWriteLong: write, AudioIn: p.Input, ImageIn: p.Input,
-		AudioOut: p.Output, ImageOut: p.Output, Reasoning: p.Output,
-	}, p)
+// highestOf returns the higher one of two prices, of which one of 0 is none.
+func highestOf(a, b int64) int64 {
+	if a == 0 || b > a && b != 0 {
+		return b
+	}
+	return a
 }

@@ -10,13 +10,27 @@ import (
 	"time"
 )
 
-// Price, Step and Model are what package llm says of its Price, Step, Tariff and Model.
-type Price struct {
-	Input, CacheRead, CacheWrite, CacheWriteLong, AudioIn, ImageIn int64
-	Output, AudioOut, ImageOut, Reasoning                          int64
-}
+// The kinds of tokens that have prices of their own.
+const (
+	Input = iota
+	CacheRead
+	CacheWrite
+	CacheWriteLong
+	AudioIn
+	ImageIn
+	Output
+	AudioOut
+	ImageOut
+	Reasoning
+	kinds
+)
+
+// Price, Step and Model are what package llm says of its Price, Step, Tariff and Model. A Price is
+// by kind.
+type Price [kinds]int64
 
 type Step struct {
+	Label string
 	From  int64
 	Price Price
 }

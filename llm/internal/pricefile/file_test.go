@@ -3,6 +3,7 @@ package pricefile_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,13 +41,13 @@ func FuzzParse(f *testing.F) {
 		for _, e := range file.Entries {
 			prices := []pricefile.Price{e.Model.Price}
 			for _, s := range e.Model.Steps {
-				if s.From < 1 {
+				if s.From < 0 || s.From == 0 && s.Label == "" {
 					t.Errorf("%s has a step from %d", e.Name, s.From)
 				}
 				prices = append(prices, s.Price)
 			}
 			for _, p := range prices {
-				if p.Input == 0 || p.Output == 0 || min(p.Input, p.Output, p.CacheRead, p.Reasoning) < -1 {
+				if p[pricefile.Input] == 0 || p[pricefile.Output] == 0 || slices.Min(p[:]) < -1 {
 					t.Errorf("%s costs %+v", e.Name, p)
 				}
 			}

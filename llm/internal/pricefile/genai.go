@@ -11,18 +11,18 @@ import (
 // What genai-prices' data.json has, as of August 2026. Prices are dollars for a
 // million tokens, for 1,000 pieces or for an hour.
 var (
-	genAIPrices = map[string]func(*Price) *int64{
-		"input_mtok":            func(p *Price) *int64 { return &p.Input },
-		"output_mtok":           func(p *Price) *int64 { return &p.Output },
-		"cache_read_mtok":       func(p *Price) *int64 { return &p.CacheRead },
-		"cache_write_mtok":      func(p *Price) *int64 { return &p.CacheWrite },
-		"cache_write_5m_mtok":   func(p *Price) *int64 { return &p.CacheWrite },
-		"cache_write_1h_mtok":   func(p *Price) *int64 { return &p.CacheWriteLong },
-		"output_reasoning_mtok": func(p *Price) *int64 { return &p.Reasoning },
-		"input_audio_mtok":      func(p *Price) *int64 { return &p.AudioIn },
-		"output_audio_mtok":     func(p *Price) *int64 { return &p.AudioOut },
-		"input_image_mtok":      func(p *Price) *int64 { return &p.ImageIn },
-		"output_image_mtok":     func(p *Price) *int64 { return &p.ImageOut },
+	genAIPrices = map[string]int{
+		"input_mtok":            Input,
+		"output_mtok":           Output,
+		"cache_read_mtok":       CacheRead,
+		"cache_write_mtok":      CacheWrite,
+		"cache_write_5m_mtok":   CacheWrite,
+		"cache_write_1h_mtok":   CacheWriteLong,
+		"output_reasoning_mtok": Reasoning,
+		"input_audio_mtok":      AudioIn,
+		"output_audio_mtok":     AudioOut,
+		"input_image_mtok":      ImageIn,
+		"output_image_mtok":     ImageOut,
 	}
 	genAIUnits = map[string]struct {
 		unit     string
@@ -111,12 +111,7 @@ func (d *draft) genAIPrices(v any, provider string) {
 func (d *draft) dearest(o *draft) {
 	d.broken = d.broken || o.broken
 	for from, p := range o.prices[""] {
-		mine := d.at("", from)
-		for i, f := range p.fields() {
-			if at := mine.fields()[i]; *at == 0 || *f > *at {
-				*at = *f
-			}
-		}
+		*d.at("", from) = dearest(*d.at("", from), *p)
 	}
 	for unit, n := range o.model.Units {
 		d.model.Units[unit] = max(d.model.Units[unit], n)
@@ -126,25 +121,26 @@ func (d *draft) dearest(o *draft) {
 func (d *draft) genAISet(prices map[string]any, provider string) {
 	for _, field := range slices.Sorted(maps.Keys(prices)) {
 		v := prices[field]
-		of, unit := genAIPrices[field], genAIUnits[field]
+		kind, ok := genAIPrices[field]
+		unit := genAIUnits[field]
 		switch {
-		case of == nil && unit.unit == "":
+		case !ok && unit.unit == "":
 			d.skip(field, "is not known")
-		case of == nil:
+		case !ok:
 			d.unit(unit.unit, field, v, unit.exponent, unit.divisor)
 		case mapping(v) == nil:
-			d.price(of(d.at("", 0)), field, v, 6)
+			d.price("", 0, kind, field, v, 6)
 		default:
-			d.price(of(d.at("", 0)), field, mapping(v)["base"], 6)
+			d.price("", 0, kind, field, mapping(v)["base"], 6)
 			tiers, _ := mapping(v)["tiers"].([]any)
 			for _, t := range tiers {
-				start, ok := scaled(mapping(t)["start"], 0, 1)
+				start, ok, _ := scaled(mapping(t)["start"], 0, 1)
 				if !ok {
 					d.skip(field, "has a tier whose start is no integer")
 					d.broken = true
 					continue
 				}
-				d.price(of(d.at("", from(start, provider))), field, mapping(t)["price"], 6)
+				d.price("", from(start, provider), kind, field, mapping(t)["price"], 6)
 			}
 		}
 	}

@@ -12,18 +12,18 @@ import (
 // What LiteLLM's model_prices_and_context_window.json has, as of July 2026. Prices are dollars for
 // one token, one piece or one second.
 var (
-	liteLLMPrices = map[string]func(*Price) *int64{
-		"input_cost_per_token":                      func(p *Price) *int64 { return &p.Input },
-		"output_cost_per_token":                     func(p *Price) *int64 { return &p.Output },
-		"cache_read_input_token_cost":               func(p *Price) *int64 { return &p.CacheRead },
-		"input_cost_per_token_cache_hit":            func(p *Price) *int64 { return &p.CacheRead },
-		"cache_creation_input_token_cost":           func(p *Price) *int64 { return &p.CacheWrite },
-		"cache_creation_input_token_cost_above_1hr": func(p *Price) *int64 { return &p.CacheWriteLong },
-		"input_cost_per_audio_token":                func(p *Price) *int64 { return &p.AudioIn },
-		"input_cost_per_image_token":                func(p *Price) *int64 { return &p.ImageIn },
-		"output_cost_per_audio_token":               func(p *Price) *int64 { return &p.AudioOut },
-		"output_cost_per_image_token":               func(p *Price) *int64 { return &p.ImageOut },
-		"output_cost_per_reasoning_token":           func(p *Price) *int64 { return &p.Reasoning },
+	liteLLMPrices = map[string]int{
+		"input_cost_per_token":                      Input,
+		"output_cost_per_token":                     Output,
+		"cache_read_input_token_cost":               CacheRead,
+		"input_cost_per_token_cache_hit":            CacheRead,
+		"cache_creation_input_token_cost":           CacheWrite,
+		"cache_creation_input_token_cost_above_1hr": CacheWriteLong,
+		"input_cost_per_audio_token":                AudioIn,
+		"input_cost_per_image_token":                ImageIn,
+		"output_cost_per_audio_token":               AudioOut,
+		"output_cost_per_image_token":               ImageOut,
+		"output_cost_per_reasoning_token":           Reasoning,
 	}
 	liteLLMUnits = map[string]struct {
 		unit     string
@@ -35,6 +35,8 @@ var (
 		"input_cost_per_audio_per_second":   {"audio_ms", 6},
 		"input_cost_per_query":              {"rerank_search", 9},
 		"ocr_cost_per_page":                 {"page", 9},
+		"output_cost_per_image":             {"image", 9},
+		"input_cost_per_request":            {"request", 9},
 	}
 	liteLLMFactors = map[string]string{
 		"regional_processing_uplift_multiplier_us": "geo:us",
@@ -48,7 +50,7 @@ var (
 
 	// liteLLMPieces are the modes of models that are not billed by tokens. Chats that are billed by
 	// the second have reserved their servers: their tokens are not free to somebody else.
-	liteLLMPieces = []string{"audio_transcription", "ocr", "rerank"}
+	liteLLMPieces = []string{"audio_transcription", "image_generation", "ocr", "rerank"}
 
 	// liteLLMOther matches fields that price nothing.
 	liteLLMOther = regexp.MustCompile(`^(supports_|supported_|max_|tpm$|rpm$|mode$|litellm_provider$|` +
@@ -105,7 +107,7 @@ func (d *draft) liteLLM(field string, v any, provider string, entry map[string]a
 	case field == "tiered_pricing":
 		d.liteLLMTiers(field, v, provider)
 	case field == "max_output_tokens":
-		if n, ok := scaled(v, 0, 1); ok {
+		if n, exact, _ := scaled(v, 0, 1); exact {
 			d.model.MaxOutput = n
 		}
 	case field == "web_search_billing_unit" || liteLLMOther.MatchString(field):
@@ -130,14 +132,11 @@ func (d *draft) liteLLMPrice(field, name string, v any, begin int64, provider st
 		}
 		begin, name = from(thousands*1000, provider), strings.TrimSuffix(name, m[0])
 	}
-	of := liteLLMPrices[name]
-	if of == nil {
-		return false
+	kind, ok := liteLLMPrices[name]
+	if ok && v != nil {
+		d.price(label, begin, kind, field, v, 12)
 	}
-	if v != nil {
-		d.price(of(d.at(label, begin)), field, v, 12)
-	}
-	return true
+	return ok
 }
 
 // liteLLMSearch reads the price of a search of medium context, which is what servers do unasked. No
@@ -170,7 +169,7 @@ func (d *draft) liteLLMTiers(field string, v any, provider string) {
 		var threshold int64
 		ok := len(span) > 0
 		if ok {
-			threshold, ok = scaled(span[0], 0, 1)
+			threshold, ok, _ = scaled(span[0], 0, 1)
 		}
 		if !ok {
 			d.skip(at+"range", "is missing or not understood")

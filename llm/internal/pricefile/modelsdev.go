@@ -8,14 +8,14 @@ import (
 
 // What models.dev's api.json has, as of July 2026. Prices are dollars for a million tokens.
 var (
-	modelsDevPrices = map[string]func(*Price) *int64{
-		"input":        func(p *Price) *int64 { return &p.Input },
-		"output":       func(p *Price) *int64 { return &p.Output },
-		"cache_read":   func(p *Price) *int64 { return &p.CacheRead },
-		"cache_write":  func(p *Price) *int64 { return &p.CacheWrite },
-		"reasoning":    func(p *Price) *int64 { return &p.Reasoning },
-		"input_audio":  func(p *Price) *int64 { return &p.AudioIn },
-		"output_audio": func(p *Price) *int64 { return &p.AudioOut },
+	modelsDevPrices = map[string]int{
+		"input":        Input,
+		"output":       Output,
+		"cache_read":   CacheRead,
+		"cache_write":  CacheWrite,
+		"reasoning":    Reasoning,
+		"input_audio":  AudioIn,
+		"output_audio": AudioOut,
 	}
 	// modelsDevOther are fields of a model that price nothing.
 	modelsDevOther = []string{
@@ -59,7 +59,7 @@ func (r *reader) modelsDevModel(provider, id string, m map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(modes)) {
 		d.modelsDevMode("experimental.modes."+name, mapping(modes[name]))
 	}
-	if n, ok := scaled(mapping(m["limit"])["output"], 0, 1); ok {
+	if n, exact, _ := scaled(mapping(m["limit"])["output"], 0, 1); exact {
 		d.model.MaxOutput = n
 	}
 	d.add(Entry{Provider: provider, Name: d.name, Alias: id})
@@ -67,8 +67,8 @@ func (r *reader) modelsDevModel(provider, id string, m map[string]any) {
 
 func (d *draft) modelsDevSet(label string, from int64, at string, prices map[string]any) {
 	for _, field := range slices.Sorted(maps.Keys(prices)) {
-		if of := modelsDevPrices[field]; of != nil {
-			d.price(of(d.at(label, from)), "cost."+at+field, prices[field], 6)
+		if kind, ok := modelsDevPrices[field]; ok {
+			d.price(label, from, kind, "cost."+at+field, prices[field], 6)
 		} else {
 			d.skip("cost."+at+field, "is not known")
 		}
@@ -81,7 +81,7 @@ func (d *draft) modelsDevTiers(v any, provider string) {
 		prices, at := maps.Clone(mapping(t)), "tiers["+strconv.Itoa(i)+"]."
 		tier := mapping(prices["tier"])
 		delete(prices, "tier")
-		size, ok := scaled(tier["size"], 0, 1)
+		size, ok, _ := scaled(tier["size"], 0, 1)
 		if kind := tier["type"]; !ok || kind != nil && kind != "context" {
 			d.skip("cost."+at+"tier", "is not understood")
 			d.broken = true

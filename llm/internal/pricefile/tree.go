@@ -30,9 +30,14 @@ func mapping(v any) map[string]any {
 	return m
 }
 
-// scaled returns a number times 10^exponent divided by a divisor, if that is an integer below 2^62
-// that is not negative. It reads the number as decimal text, so that 1.25e-06 is exact.
-func scaled(v any, exponent int, divisor int64) (int64, bool) {
+// A price or a number of a file has at most so many bits, which is a dollar a token. A label has at
+// most maxRatio thousandths of the prices without it. So their product is below 2^63.
+const maxBits, maxRatio = 40, 1 << 20
+
+// scaled returns a number times 10^exponent divided by a divisor, if that is not negative and has at
+// most maxBits, and whether it is an integer. It reads the number as decimal text, so that 1.25e-06 is
+// exact. It rounds what is no integer to the nearest one, or up if that changes it by a thousandth.
+func scaled(v any, exponent int, divisor int64) (n int64, exact, ok bool) {
 	text, ok := v.(json.Number)
 	if s, isText := v.(string); isText { // some files quote numbers
 		text, ok = json.Number(s), s != ""
@@ -41,24 +46,22 @@ func scaled(v any, exponent int, divisor int64) (int64, bool) {
 	if hasPower {
 		n, err := strconv.Atoi(power)
 		if err != nil || n < -60 || n > 60 {
-			return 0, false
+			return 0, false, false
 		}
 		exponent += n
 	}
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	digits := whole + fraction
 	if !ok || digits == "" || len(digits) > 60 || strings.Trim(digits, "0123456789") != "" {
-		return 0, false
+		return 0, false, false
 	}
-	n, _ := new(big.Int).SetString(digits, 10)
-	exponent -= len(fraction)
-	power10 := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(exponent, -exponent))), nil)
-	below := big.NewInt(divisor)
-	if exponent >= 0 {
-		n.Mul(n, power10)
-	} else {
-		below.Mul(below, power10)
+	value, _ := new(big.Rat).SetString(digits + "e" + strconv.Itoa(exponent-len(fraction)))
+	value.Quo(value, new(big.Rat).SetInt64(divisor))
+	rounded, _ := new(big.Int).SetString(value.FloatString(0), 10)
+	below := new(big.Rat).Sub(value, new(big.Rat).SetInt(rounded))
+	exact = below.Sign() == 0
+	if below.Mul(below, big.NewRat(1000, 1)).Cmp(value) >= 0 && !exact {
+		rounded.Add(rounded, big.NewInt(1))
 	}
-	n, rest := n.QuoRem(n, below, new(big.Int))
-	return n.Int64(), rest.Sign() == 0 && n.BitLen() <= 62
+	return rounded.Int64(), exact, rounded.BitLen() <= maxBits
 }
