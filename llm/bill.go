@@ -22,6 +22,9 @@ type Bill struct {
 	Labels map[string]string
 	// Stated is the bill that the server states, if it does; see Config.StatedCost.
 	Stated Money
+	// Unread is what the response states of its use and the Meter does not read, such as "usage
+	// image_pixels" or "item draw_call". It has no price.
+	Unread []string
 }
 
 // ModelUsage is what one model used.
@@ -54,6 +57,7 @@ func (m Money) MicroDollars() int64 {
 func billOf(o *wire.Response, models []string) Bill {
 	b := Bill{
 		Model: o.Model, Usage: Usage(o.Usage), Units: o.Units, Labels: o.Labels, Stated: Money(o.Stated),
+		Unread: o.Unnamed,
 	}
 	if b.Model == "" && len(models) == 1 {
 		b.Model = models[0]

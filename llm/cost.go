@@ -118,7 +118,7 @@ func (p *pricing) cost(b *Bill) (microDollars int64, unknown []string) {
 	}
 	first := true
 	for _, model := range p.modelsOf(b.Model) {
-		s := sum{pricing: p, labels: b.Labels, names: sorted(b.Labels)}
+		s := sum{pricing: p, labels: b.Labels, names: sorted(b.Labels), unknown: slices.Clone(b.Unread)}
 		main := s.tariffOf(model)
 		s.addTokens(main, b.Usage)
 		for _, o := range b.Others {

@@ -149,8 +149,6 @@ func TestFormats(t *testing.T) {
 			`{"generation":"ok"}`,
 			[]string{"X-Amzn-Bedrock-Input-Token-Count", "4", "X-Amzn-Bedrock-Output-Token-Count", "8"},
 			llm.Usage{Input: 4, Output: 8}, llm.Usage{Input: 2, Output: 9}},
-		{"embed", "/v2/embed", `{"model":"m","texts":["abcd","efgh"]}`,
-			`{"meta":{"billed_units":{"input_tokens":4.0}}}`, nil, llm.Usage{Input: 4}, llm.Usage{Input: 2}},
 		{"transcription by tokens", "/v1/audio/transcriptions", `{"model":"m"}`,
 			`{"text":"ok","usage":{"type":"tokens","input_tokens":14,"input_token_details":{"audio_tokens":10,` +
 				`"text_tokens":4},"output_tokens":8,"total_tokens":22}}`, nil,
@@ -231,6 +229,7 @@ func TestRoutes(t *testing.T) {
 			{Path: "/acme/*/generate", Format: llm.FormatOllama},
 			{Path: "/acme/*/stream", Format: llm.FormatOpenAIChat, Stream: true},
 			{Path: "/v1/messages", Format: llm.FormatOpenAIChat}, // before Anthropic's own
+			{Path: "/v2/embed", Format: llm.FormatCohereRerank},
 		}
 	})
 	for _, c := range []struct {
@@ -244,11 +243,13 @@ func TestRoutes(t *testing.T) {
 			`{"choices":[],"usage":{"prompt_tokens":20,"completion_tokens":3}}`, "[DONE]"), "large", llm.FormatOpenAIChat, true},
 		{"/v1/messages", `{"model":"m"}`, `{"usage":{"prompt_tokens":20,"completion_tokens":3}}`, "m", llm.FormatOpenAIChat, false},
 		{"/v1/chat/completions", `{"model":"m"}`, `{"usage":{"prompt_tokens":20,"completion_tokens":3}}`, "m", llm.FormatOpenAIChat, false},
+		{"/v2/embed", `{"model":"m","texts":["abcd"]}`, `{"embeddings":{},"meta":{"billed_units":{"input_tokens":20}}}`, "m",
+			llm.FormatCohereRerank, false},
 	} {
-		r.answer = sent("", c.answer)
+		r.handle(sent("", c.answer))
 		read(t, r.post(c.path, c.ask))
 		got := <-r.reports
-		if got.Outcome != llm.OutcomeReported || got.Usage != (llm.Usage{Input: 20, Output: 3}) || got.Request.Model != c.model ||
+		if got.Outcome != llm.OutcomeReported || got.Usage.Input != 20 || got.Request.Model != c.model ||
 			got.Request.Format != c.format || got.Request.Stream != c.stream {
 			t.Errorf("%s: %+v", c.path, got)
 		}

@@ -37,10 +37,10 @@ var (
 	FormatCohereChat = Format{wire.CohereChat}
 	// FormatCohereRerank is Cohere's rerank.
 	FormatCohereRerank = Format{wire.CohereRerank}
-	// FormatCohereEmbed is Cohere's embed.
-	FormatCohereEmbed = Format{wire.CohereEmbed}
 	// FormatOllama is Ollama's chat and generate.
 	FormatOllama = Format{wire.Ollama}
+	// FormatOllamaEmbed is Ollama's embeddings.
+	FormatOllamaEmbed = Format{wire.OllamaEmbed}
 )
 
 // Route is a path under which a server speaks a format that a Meter knows, besides the paths of the

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"math/big"
 	"slices"
@@ -15,9 +16,14 @@ type bill struct {
 
 	otherwise unit // that counts if neither it nor tokens are stated
 
-	listed bool  // the items are all of the response
-	extra  Usage // of the same model, and not in its usage
-	others []ModelUsage
+	listed  bool     // the items are all of the response
+	cited   bool     // the answer cites a page of the web
+	calls   int64    // of all tools that the server has run
+	each    int64    // pieces that go by strings
+	strings []string // these, at most maxStrings
+	extra   Usage    // of the same model, and not in its usage
+	drawn   Usage    // of a tool that draws
+	others  []ModelUsage
 
 	cost, upstream int64 // in millionths of a micro-dollar
 	costed, ownKey bool
@@ -30,22 +36,28 @@ type unit struct {
 }
 
 const (
-	maxUnits  = 16 // kinds of pieces in one event
-	maxOthers = 16 // further models of one response
+	maxUnits   = 16 // kinds of pieces in one event
+	maxOthers  = 16 // further models of one response
+	maxStrings = 64 // pieces of one event that are told apart
 )
 
-// unit returns the unit of a name, or nil if there are too many. It is valid until the next call.
-func (b *bill) unit(name string) *unit {
+// set sets the number of pieces of a unit, unless there are too many units or it is 0: a zero erases
+// nothing. It reports whether that has changed something.
+func (b *bill) set(name string, n int64) bool {
 	for i := range b.units {
-		if b.units[i].name == name {
-			return &b.units[i]
+		if u := &b.units[i]; u.name == name {
+			changed := n > 0 && u.n != n
+			if changed {
+				u.n = n
+			}
+			return changed
 		}
 	}
-	if len(b.units) == maxUnits {
-		return nil
+	if n == 0 || len(b.units) == maxUnits {
+		return false
 	}
-	b.units = append(b.units, unit{name: name})
-	return &b.units[len(b.units)-1]
+	b.units = append(b.units, unit{name, n})
+	return true
 }
 
 // other adds what another model used. Those beyond maxOthers count with the last one.
@@ -63,8 +75,8 @@ func (b *bill) other(model string, u Usage) {
 
 // items are the calls of tools that the server runs.
 type items struct {
-	searches, files int64
-	containers      []string // each is billed once
+	searches, files, images int64
+	containers              []string // each is billed once
 }
 
 // maxContainers is the number of containers that are told apart.
@@ -79,12 +91,13 @@ func (i *items) container(id string) {
 func (i *items) add(o *items) {
 	i.searches += o.searches
 	i.files += o.files
+	i.images += o.images
 	for _, id := range o.containers {
 		i.container(id)
 	}
 }
 
-func (i *items) empty() bool { return i.searches+i.files+int64(len(i.containers)) == 0 }
+func (i *items) empty() bool { return i.searches+i.files+i.images+int64(len(i.containers)) == 0 }
 
 // withLabel returns labels with one more. It makes a new map, since others may hold the old one.
 func withLabel(had map[string]string, name string, value []byte) map[string]string {
@@ -104,29 +117,33 @@ func withLabel(had map[string]string, name string, value []byte) map[string]stri
 	return labels
 }
 
-// chooseOtherwise counts the piece that stands for others, unless its like is stated.
-func (b *bill) chooseOtherwise() {
-	if b.otherwise.n == 0 {
-		return
+// commitBill adds what the event said of the price.
+func (r *reader) commitBill() {
+	b := &r.event.bill
+	if r.commitPieces(b) {
+		r.found.Units = r.total.pieces()
 	}
-	if u := b.unit(b.otherwise.name); u != nil && u.n == 0 {
-		u.n = b.otherwise.n
+	if b.extra != (Usage{}) || len(b.others) > 0 { // a list replaces the last one
+		r.total.extra, r.total.others = b.extra, b.others
+	}
+	if b.costed {
+		r.commitCost(b)
 	}
 }
 
-// commitBill adds what the event said of the price.
-func (r *reader) commitBill() {
-	b, f := &r.event.bill, &r.found
-	changed := false
-	if r.event.counts.stated|r.counts.stated == 0 {
-		b.chooseOtherwise()
+// commitPieces adds the pieces that the event said, and reports whether that has changed them.
+func (r *reader) commitPieces(b *bill) (changed bool) {
+	if o := b.otherwise; o.n > 0 && r.event.counts.stated|r.counts.stated == 0 {
+		changed = r.total.set(o.name, o.n)
 	}
 	for _, u := range b.units {
-		total := r.total.unit(u.name)
-		if total != nil && u.n > 0 {
-			changed = changed || total.n != u.n
-			total.n = u.n
+		if r.total.set(u.name, u.n) {
+			changed = true
 		}
+	}
+	if b.calls > 0 || b.cited || b.drawn != (Usage{}) {
+		r.total.calls, r.total.cited = max(r.total.calls, b.calls), r.total.cited || b.cited
+		r.total.drawn, changed = cmp.Or(b.drawn, r.total.drawn), true
 	}
 	switch {
 	case r.event.kind == itemEvent:
@@ -135,15 +152,7 @@ func (r *reader) commitBill() {
 	case b.listed && !b.items.empty():
 		r.total.items, changed = b.items, true
 	}
-	if changed {
-		f.Units = r.total.pieces()
-	}
-	if b.extra != (Usage{}) || len(b.others) > 0 { // a list replaces the last one
-		r.total.extra, r.total.others = b.extra, b.others
-	}
-	if b.costed {
-		r.commitCost(b)
-	}
+	return changed
 }
 
 // commitCost adds the bill that the event states.
@@ -164,22 +173,39 @@ func (r *reader) commitCost(b *bill) {
 // webSearch is the unit of searches that a server states, or of those that its items show.
 const webSearch = "web_search"
 
-// pieces returns the units and the items as a map.
+// pieces returns the units and the items as a map. Images that were drawn have a usage, or count as
+// pieces. An answer that cites a page of the web has searched, if it says nothing else of that.
+// Calls of tools that have no unit of their own are a unit too.
 func (b *bill) pieces() map[string]int64 {
-	all := make(map[string]int64)
-	all[webSearch], all["file_search"] = b.items.searches, b.items.files
-	all["container"] = int64(len(b.items.containers))
+	all := map[string]int64{
+		webSearch: b.items.searches, "file_search": b.items.files,
+		"container": int64(len(b.items.containers)), "image_generation": b.items.images,
+	}
 	for _, u := range b.units {
-		if u.name == webSearch || u.n > 0 {
-			all[u.name] = u.n
+		all[u.name] = u.n
+	}
+	if b.drawn != (Usage{}) {
+		all["image_generation"] = 0
+	}
+	if b.cited {
+		all[webSearch] = max(all[webSearch], 1)
+	}
+	calls := b.calls
+	for name, n := range all {
+		if !beside[name] {
+			calls -= n
 		}
 	}
+	all["tool_call"] = max(0, calls)
 	maps.DeleteFunc(all, func(_ string, n int64) bool { return n == 0 })
 	if len(all) == 0 {
 		return nil
 	}
 	return all
 }
+
+// beside are units that are no calls of tools.
+var beside = map[string]bool{"source": true, "audio_ms": true, "citation_tokens": true}
 
 // picoOf returns a decimal number times a factor, rounded up: dollars as millionths of a
 // micro-dollar with a factor of 10^12. It reports false for what is no such number, or has an
@@ -199,8 +225,8 @@ func picoOf(number []byte, factor int64) (n int64, ok bool) {
 	if rest.Sign() > 0 {
 		q.Add(q, big.NewInt(1))
 	}
-	return min(q.Int64(), mostPico), q.IsInt64()
+	return q.Int64(), q.IsInt64() && q.Int64() <= mostPico
 }
 
-// mostPico is the largest amount that is believed: a million dollars.
+// mostPico is the largest amount that is believed: a million dollars. A larger one is none.
 const mostPico = 1_000_000_000_000_000_000

@@ -71,9 +71,6 @@ func readFile(t testing.TB, dir, name string) []byte {
 func TestEveryPrefix(t *testing.T) {
 	for _, s := range samples(t) {
 		t.Run(s.name, func(t *testing.T) {
-			if s.name == "mistral-fim-cut" {
-				t.Skip("not read yet")
-			}
 			input := int64(0)
 			for cut := range len(s.body) + 1 {
 				for _, whole := range []bool{false, true} {

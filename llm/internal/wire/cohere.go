@@ -25,24 +25,11 @@ var CohereRerank = formatOf(Table{
 	Name:   "cohere-rerank",
 	Routes: []Route{{Path: "/rerank"}},
 	Request: map[string]string{
-		"model": "model", "text": "query documents.**",
+		"model": "model", "text": "query documents.** texts.**",
 	},
 	Response: also(billedUnits, map[string]string{"input_else": "usage.{prompt_tokens,total_tokens}"}),
 	OneSided: true,
-	NoOutput: true,
-	Errors:   ErrorsCohere,
-})
-
-// CohereEmbed is Cohere's embed.
-var CohereEmbed = formatOf(Table{
-	Name:   "cohere-embed",
-	Routes: []Route{{Path: "/embed"}},
-	Request: map[string]string{
-		"model": "model", "text": "texts.** inputs[].content[].text",
-		"file": "images[] inputs[].content[].{image_url,image_url.url}",
-	},
-	Response: billedUnits,
-	OneSided: true,
+	Pieces:   true,
 	NoOutput: true,
 	Errors:   ErrorsCohere,
 })
@@ -63,4 +50,6 @@ var billedUnits = map[string]string{
 	"input_beside":        billedPlaces + ".image_tokens",
 	"unit:rerank_search":  billedPlaces + ".search_units",
 	"unit:classification": billedPlaces + ".classifications",
+	"unnamed":             "{usage,delta.usage,meta}.**",
+	"named":               "{usage,delta.usage}.cached_tokens",
 }

@@ -1,5 +1,7 @@
 package wire
 
+import "slices"
+
 // commit adds what the event said. The usage of an invalid event does not count.
 func (r *reader) commit(valid bool) {
 	e, f := &r.event, &r.found
@@ -37,6 +39,9 @@ func (r *reader) conclude() {
 	}
 	f.Usage = r.counts.usage(t.Beside, t.ImageOut).plus(r.total.extra)
 	f.Others = r.total.others
+	if r.total.drawn != (Usage{}) {
+		f.Others = append(slices.Clip(f.Others), ModelUsage{r.draws, r.total.drawn})
+	}
 	f.InputKnown = r.counts.states(inputCount) && f.Usage.prompt() > 0 // 0 is no number yet
 	f.OutputKnown = f.Complete && r.counts.states(outputCount) && f.Usage.Total() > f.Usage.prompt()
 	f.Known = f.Complete && r.stated()
@@ -49,12 +54,12 @@ func (r *reader) conclude() {
 // and an answer has tokens: servers that do not know a number state 0.
 func (r *reader) stated() bool {
 	f, t := &r.found, &r.format.table
-	pieces := t.OneSided && len(f.Units) > 0
-	if (f.Events > 0 || t.NoOutput) && f.Usage.prompt() == 0 {
-		return pieces
+	prompt := f.Usage.prompt()
+	switch {
+	case t.Pieces && len(f.Units) > 0:
+		return true
+	case (f.Events > 0 || t.NoOutput) && prompt == 0, f.Events > 0 && f.Usage.Total() == prompt:
+		return false
 	}
-	if t.OneSided {
-		return r.counts.stated != 0 || pieces
-	}
-	return r.counts.whole() && (f.Events == 0 || f.Usage.Total() > f.Usage.prompt())
+	return r.counts.whole() || t.OneSided && r.counts.stated != 0
 }

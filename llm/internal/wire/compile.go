@@ -20,9 +20,9 @@ type meaning struct {
 // with a colon takes a name.
 func compile(paths map[string]string, roles map[string]jsonscan.Role) *node {
 	root := &node{}
-	stated := make(map[*node]bool)
 	// What counts everything below comes first, so that the paths below can say otherwise.
 	for _, wide := range []bool{true, false} {
+		stated := make(map[*node]bool)
 		for _, name := range slices.Sorted(maps.Keys(paths)) {
 			m := meaningOf(name, roles)
 			for pattern := range strings.FieldsSeq(paths[name]) {
@@ -94,7 +94,7 @@ func child(at *node, key string) *node {
 func below(at *node, key string) *node {
 	n := &node{Key: key}
 	if at.Rest != nil {
-		n.Role, n.Rest = at.Rest.Role, at.Rest.Rest
+		n.Role, n.Rest, n.Watch = at.Rest.Role, at.Rest.Rest, at.Rest.Watch
 	}
 	return n
 }
@@ -104,7 +104,8 @@ func mark(n *node, m meaning, wide bool) {
 	n.Role, n.Name, n.Order = m.role, m.name, m.order
 	switch {
 	case wide:
-		n.Rest = &node{Role: m.role}
+		n.Watch = n.Watch || m.role == tellUnnamed
+		n.Rest = &node{Role: m.role, Watch: n.Watch}
 		n.Rest.Rest = n.Rest
 	case m.role == readRaw:
 		n.Rest = nil // the strings within count with it

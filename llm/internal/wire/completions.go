@@ -23,7 +23,7 @@ var OpenAICompletions = formatOf(Table{
 		"finish":  "choices[].finish_reason",
 		"error":   "error",
 		"object":  "object",
-		"text":    "choices[].text",
+		"text":    "choices[].text choices[].{delta,message}.content", // the last is Mistral's
 	}),
 	Headers:   map[string]string{"cost": "X-Litellm-Response-Cost"},
 	AsksUsage: true,

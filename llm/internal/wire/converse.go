@@ -25,6 +25,7 @@ var BedrockConverse = formatOf(Table{
 		"total":       "{,metadata.}usage.totalTokens",
 		"cache_read":  "{,metadata.}usage.{cacheReadInputTokens,cacheReadInputTokenCount}",
 		"cache_write": "{,metadata.}usage.{cacheWriteInputTokens,cacheWriteInputTokenCount}",
+		"unnamed":     "{,metadata.}usage.**",
 		"entry:cache": "{,metadata.}usage.cacheDetails[]",
 		"entry_kind":  "{,metadata.}usage.cacheDetails[].ttl",
 		"entry_count": "{,metadata.}usage.cacheDetails[].inputTokens",

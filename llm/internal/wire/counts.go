@@ -22,6 +22,8 @@ const (
 	longCount
 	audioInCount
 	imageInCount
+	audioReadCount // the parts of these that a cache served
+	imageReadCount
 	audioOutCount
 	imageOutCount
 	textOutCount
@@ -137,8 +139,8 @@ func (c *counts) sums() (in, out, total int64) {
 // split splits input and output by modality.
 func (c *counts) split(u *Usage, in, out int64, imageOut bool) {
 	n := &c.tokens
-	u.AudioIn = min(n[audioInCount], in)
-	u.ImageIn = min(n[imageInCount], in-u.AudioIn)
+	u.AudioIn = min(max(0, n[audioInCount]-n[audioReadCount]), in)
+	u.ImageIn = min(max(0, n[imageInCount]-n[imageReadCount]), in-u.AudioIn)
 	u.Input = in - u.AudioIn - u.ImageIn
 	u.AudioOut = min(n[audioOutCount], out)
 	u.ImageOut = min(n[imageOutCount], out-u.AudioOut)
@@ -165,26 +167,17 @@ func (u Usage) plus(o Usage) Usage {
 }
 
 // tokensOf reads a number of tokens that a response states. It accepts every spelling of an integer
-// and lowers a larger one to MaxTokens. It rejects a negative or fractional number.
+// between 0 and MaxTokens, such as 12.0 and 1e3.
 func tokensOf(number []byte) (int64, bool) {
 	var n int64
-	for i, c := range number {
+	for _, c := range number {
 		if c < '0' || c > '9' {
-			return tokensOfFloat(number)
+			f, err := strconv.ParseFloat(string(number), 64)
+			return int64(f), err == nil && !math.Signbit(f) && f == math.Trunc(f) && f <= MaxTokens
 		}
-		if i >= 18 {
-			return MaxTokens, true
+		if n = n*10 + int64(c-'0'); n > MaxTokens {
+			return 0, false
 		}
-		n = n*10 + int64(c-'0')
 	}
-	return min(n, MaxTokens), len(number) > 0
-}
-
-// tokensOfFloat reads spellings such as 12.0 and 1e3. Only an exact integer counts.
-func tokensOfFloat(number []byte) (int64, bool) {
-	f, err := strconv.ParseFloat(string(number), 64)
-	if f < 0 || math.Signbit(f) || f != math.Trunc(f) || err != nil && !math.IsInf(f, 1) {
-		return 0, false
-	}
-	return int64(min(f, MaxTokens)), true
+	return n, len(number) > 0
 }

@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/headgate/headgate/llm/internal/jsonscan"
+import (
+	"bytes"
+
+	"github.com/headgate/headgate/llm/internal/jsonscan"
+)
 
 // entry is an object that has numbers of its own. of says what it belongs to:
 //
@@ -8,11 +12,14 @@ import "github.com/headgate/headgate/llm/internal/jsonscan"
 //   - image: what a tool that draws has used
 //   - in, out: tokens of one modality
 //   - cache: tokens that were stored for one lifetime
+//   - read: cached tokens of one modality
 //   - item: one item of the response
+//   - annotation: of a chat's answer
 type entry struct {
 	of        string
 	kind      entryKind
-	search    bool // its action is a search
+	unnamed   string // its kind, if that is unknown
+	other     bool   // its action is no search
 	n         int64
 	model     string
 	container string
@@ -32,6 +39,9 @@ const (
 	searchEntry
 	fileEntry
 	codeEntry
+	drawEntry
+	citationEntry
+	freeEntry
 )
 
 // kindOfEntry allocates nothing, since some servers state modalities in each event.
@@ -51,8 +61,16 @@ func kindOfEntry(text []byte) entryKind {
 		return searchEntry
 	case "file_search_call":
 		return fileEntry
-	case "code_interpreter_call":
+	case "code_interpreter_call", "shell_call":
 		return codeEntry
+	case "image_generation_call":
+		return drawEntry
+	case "url_citation":
+		return citationEntry
+	case "function_call", "custom_tool_call", "computer_call", "local_shell_call", "apply_patch_call",
+		"tool_search_call",          // which the client runs
+		"mcp_call", "x_search_call": // the first is free, and the usage counts the second
+		return freeEntry
 	}
 	return otherEntry
 }
@@ -62,10 +80,13 @@ func (e *entry) text(text []byte, role jsonscan.Role) {
 	switch role {
 	case tellEntryKind:
 		e.kind = kindOfEntry(text)
+		if e.kind == otherEntry && e.of == "item" && bytes.HasSuffix(text, []byte("_call")) {
+			e.unnamed = "item " + string(text)
+		}
 	case tellEntryModel:
 		e.model = string(text)
 	case tellAction:
-		e.search = string(text) == "search"
+		e.other = string(text) != "search"
 	case tellContainer:
 		e.container = string(text)
 	}
@@ -84,11 +105,11 @@ func (r *reader) endEntry() {
 			b.other(n.model, used)
 		}
 	case "image":
-		if used := n.counts.usage(false, true); used != (Usage{}) {
-			b.other(r.draws, used)
-		}
+		b.drawn = n.counts.usage(false, true)
 	case "in":
 		n.modality(c, audioInCount, imageInCount)
+	case "read":
+		n.modality(c, audioReadCount, imageReadCount)
 	case "out":
 		n.modality(c, audioOutCount, imageOutCount)
 	case "cache":
@@ -97,6 +118,11 @@ func (r *reader) endEntry() {
 		}
 	case "item":
 		n.item(&b.items)
+		if n.unnamed != "" {
+			r.unnamed(n.unnamed, 1)
+		}
+	case "annotation":
+		b.cited = b.cited || n.kind == citationEntry
 	}
 }
 
@@ -111,12 +137,14 @@ func (e *entry) modality(c *counts, audio, image count) {
 
 func (e *entry) item(items *items) {
 	switch e.kind {
-	case searchEntry:
-		if e.search {
+	case searchEntry: // the first servers stated no action
+		if !e.other {
 			items.searches++
 		}
 	case fileEntry:
 		items.files++
+	case drawEntry:
+		items.images++
 	case codeEntry:
 		items.container(e.container)
 	}

@@ -3,6 +3,6 @@ package wire
 // Formats are the formats that are known, in the order in which they are asked for a path.
 var Formats = []*Format{
 	OpenAIChat, OpenAIResponses, AnthropicMessages, GeminiGenerate,
-	OpenAIEmbeddings, OpenAICompletions, OpenAITranscriptions, OpenAIImages,
-	BedrockConverse, BedrockInvoke, CohereChat, CohereRerank, CohereEmbed, Ollama,
+	OllamaEmbed, OpenAIEmbeddings, OpenAICompletions, OpenAITranscriptions, OpenAIImages,
+	BedrockConverse, BedrockInvoke, CohereChat, CohereRerank, Ollama,
 }

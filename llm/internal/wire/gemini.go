@@ -6,8 +6,6 @@ var GeminiGenerate = formatOf(Table{
 	Name: "gemini-generate",
 	Routes: []Route{
 		{Path: "/models/*:generateContent"}, {Path: "/models/*:streamGenerateContent", Stream: true},
-		{Path: "/tunedModels/*:generateContent"},
-		{Path: "/tunedModels/*:streamGenerateContent", Stream: true},
 		{Path: "/endpoints/*:generateContent"}, // a tuned model on Vertex
 		{Path: "/endpoints/*:streamGenerateContent", Stream: true},
 	},
@@ -33,13 +31,16 @@ var GeminiGenerate = formatOf(Table{
 		"output":           "usageMetadata.{candidatesTokenCount,responseTokenCount}",
 		"reasoning_beside": "usageMetadata.thoughtsTokenCount",
 
-		"entry:in":  "usageMetadata.promptTokensDetails[]",
-		"entry:out": "usageMetadata.{candidatesTokensDetails,responseTokensDetails}[]",
-		"entry_kind": "usageMetadata.{promptTokensDetails,candidatesTokensDetails," +
-			"responseTokensDetails}[].modality",
-		"entry_count": "usageMetadata.{promptTokensDetails,candidatesTokensDetails," +
-			"responseTokensDetails}[].tokenCount",
+		"entry:in":    "usageMetadata.promptTokensDetails[]",
+		"entry:read":  "usageMetadata.cacheTokensDetails[]",
+		"entry:out":   "usageMetadata.{candidatesTokensDetails,responseTokensDetails}[]",
+		"entry_kind":  "usageMetadata.{" + geminiDetails + "}[].modality",
+		"entry_count": "usageMetadata.{" + geminiDetails + "}[].tokenCount",
 
+		"unnamed": "usageMetadata.**",
+		"named":   "usageMetadata.totalTokenCount usageMetadata.toolUsePromptTokensDetails.**",
+
+		"has:maps_prompt":      "candidates[].groundingMetadata.groundingChunks[].maps",
 		"each:web_search":      "candidates[].groundingMetadata.webSearchQueries[]",
 		"once:grounded_prompt": "candidates[].groundingMetadata.webSearchQueries",
 		"label:service_tier":   "usageMetadata.{trafficType,serviceTier}",
@@ -48,3 +49,5 @@ var GeminiGenerate = formatOf(Table{
 	FileTokens: 1548,
 	Errors:     ErrorsGoogle,
 })
+
+const geminiDetails = "promptTokensDetails,cacheTokensDetails,candidatesTokensDetails,responseTokensDetails"

@@ -1,12 +1,11 @@
 package wire
 
-// OpenAIImages is OpenAI's generations, edits and variations of images. Edits are a form.
+// OpenAIImages is OpenAI's generations and edits of images. Edits are a form.
 var OpenAIImages = formatOf(Table{
 	Name: "openai-images",
 	Routes: []Route{
 		{Path: "/openai/deployments/**/images/generations"}, {Path: "/images/generations"},
 		{Path: "/openai/deployments/**/images/edits"}, {Path: "/images/edits"},
-		{Path: "/images/variations"},
 	},
 	Request: map[string]string{
 		"model": "model", "stream": "stream", "choices": "n", "text": "prompt",

@@ -32,6 +32,7 @@ var BedrockInvoke = formatOf(Table{
 	},
 	Events:     map[string]string{"message_stop": "end"},
 	Beside:     true,
+	OneSided:   true, // an embedding has no output
 	FileTokens: 4784,
 	Errors:     ErrorsAmazon,
 })

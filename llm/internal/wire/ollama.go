@@ -24,3 +24,15 @@ var Ollama = formatOf(Table{
 	FileTokens: 1536,
 	Errors:     ErrorsOllama,
 })
+
+// OllamaEmbed is Ollama's embeddings, which have no output. Others offer those of OpenAI at its path.
+var OllamaEmbed = formatOf(Table{
+	Name:     "ollama-embed",
+	Routes:   []Route{{Path: "/api/embed"}, {Path: "/api/embeddings"}},
+	Request:  map[string]string{"model": "model", "tokens": "input.** prompt.**"},
+	Response: also(usageAt(usagePlaces), map[string]string{"input": "prompt_eval_count", "error": "error"}),
+	OneSided: true,
+	NoOutput: true,
+	Lines:    true,
+	Errors:   ErrorsOllama,
+})

@@ -28,6 +28,8 @@ type reader struct {
 	event    event
 	entry    entry
 	once     string // the piece that the array of pieces is
+	keyed    [48]byte
+	key      []byte // the beginning of the last key, in keyed
 	lone     bool   // the last event that ended held only the usage of a chat
 	finished bool   // an answer has ended
 	refused  bool   // the model refused to answer

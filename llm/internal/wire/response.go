@@ -14,6 +14,9 @@ type Response struct {
 	Labels map[string]string
 	// Stated is the bill that the server states.
 	Stated Money
+	// Unnamed is what the response states of its use that the format does not read: the keys of
+	// numbers in a usage, and the types of items.
+	Unnamed []string
 	// Known says that the response stated its usage, and has ended.
 	Known bool
 	// Told says that the last event had nothing but the usage, after every answer had ended.

@@ -10,6 +10,9 @@ var OpenAIResponses = formatOf(Table{
 		"image_model": "tools[].model",
 	}),
 	Response: also(also(usageAt(usagePlaces), numbersAt("{,response.}tool_usage.image_gen")), map[string]string{
+		"unnamed": "{,response.}tool_usage.**",
+		"named":   "{,response.}tool_usage.image_gen.{" + inDetails + "}.text_tokens",
+
 		"type":     "type",
 		"sequence": "sequence_number",
 		"error":    "error response.error",
@@ -17,11 +20,13 @@ var OpenAIResponses = formatOf(Table{
 
 		"unit:web_search": "{,response.}tool_usage.web_search.num_requests",
 		"entry:image":     "{,response.}tool_usage.image_gen",
+		"draws":           "{,response.}tools[].model",
 		"items":           "{,response.}output",
 		"entry:item":      "{,response.}output[] item",
 		"entry_kind":      "{,response.}output[].type item.type",
 		"entry_action":    "{,response.}output[].action.type item.action.type",
-		"entry_container": "{,response.}output[].container_id item.container_id",
+		"entry_container": "{,response.}output[].{container_id,environment.container_id} " +
+			"item.{container_id,environment.container_id}",
 	}),
 	Headers: map[string]string{"cost": "X-Litellm-Response-Cost"},
 	Events: map[string]string{

@@ -2,9 +2,9 @@ package wire
 
 import "github.com/headgate/headgate/llm/internal/jsonscan"
 
-// Roles in a response.
+// Roles in a response. None has the number of one in a request.
 const (
-	_             jsonscan.Role = iota
+	_             jsonscan.Role = readSourceData + iota
 	tellDocument                // an element of an array of documents
 	tellText                    // strings are text that the model wrote
 	tellType                    // the type of the event
@@ -23,8 +23,11 @@ const (
 	tellUnit                    // a number of pieces
 	tellMilli                   // a number whose thousandth parts are pieces
 	tellMilliElse               // the same, if neither that piece nor tokens are stated
-	tellEach                    // each element is a piece
-	tellOnce                    // an array that is one piece if it has an element
+	tellEach                    // each string is a piece, the same one twice is one
+	tellOnce                    // an array that is one piece if it has such a string
+	tellHas                     // an object that is one piece, however many there are
+	tellCalls                   // a number of calls of all tools that the server runs
+	tellDraws                   // the model of a tool that draws
 	tellCost                    // dollars
 	tellUpstream                // dollars that come on top if tellOwnKey is true
 	tellOwnKey
@@ -34,9 +37,11 @@ const (
 	tellEntryKind
 	tellEntryModel
 	tellEntryCount
-	tellAction    // of a tool: search
+	tellAction    // of a tool, such as search
 	tellContainer // that a tool ran in
 	tellItems     // the array of all items
+	tellNamed     // says nothing of the price that other numbers do not say
+	tellUnnamed   // a number that no path of the table names
 
 	tellNumbers // the first of the numbers of a usage; see count
 )
@@ -62,6 +67,9 @@ var told = map[string]jsonscan.Role{
 	"milli_else:":     tellMilliElse,
 	"each:":           tellEach,
 	"once:":           tellOnce,
+	"has:":            tellHas,
+	"calls":           tellCalls,
+	"draws":           tellDraws,
 	"cost":            tellCost,
 	"cost_upstream":   tellUpstream,
 	"cost_own_key":    tellOwnKey,
@@ -73,6 +81,8 @@ var told = map[string]jsonscan.Role{
 	"entry_action":    tellAction,
 	"entry_container": tellContainer,
 	"items":           tellItems,
+	"named":           tellNamed,
+	"unnamed":         tellUnnamed,
 
 	"input":             numberRole(inputCount),
 	"input_beside":      numberRole(besideInputCount),
@@ -87,6 +97,8 @@ var told = map[string]jsonscan.Role{
 	"cache_write_long":  numberRole(longCount),
 	"audio_in":          numberRole(audioInCount),
 	"image_in":          numberRole(imageInCount),
+	"audio_read":        numberRole(audioReadCount),
+	"image_read":        numberRole(imageReadCount),
 	"audio_out":         numberRole(audioOutCount),
 	"image_out":         numberRole(imageOutCount),
 	"text_out":          numberRole(textOutCount),
@@ -101,23 +113,30 @@ func numberRole(c count) jsonscan.Role { return tellNumbers + jsonscan.Role(c) }
 // other places repeats it.
 const usagePlaces = "{,response.,message.,delta.,metadata.,meta.,choices[].,x_groq.}usage"
 
+// The parts of the input and of the output.
+const (
+	inDetails  = "prompt_tokens_details,input_tokens_details,prompt_token_details,input_token_details"
+	outDetails = "completion_tokens_details,output_tokens_details"
+)
+
 // numbersAt has the names of the numbers that servers of OpenAI's and Anthropic's formats state in
 // a usage at some paths.
 func numbersAt(at string) map[string]string {
-	in := at + ".{prompt_tokens_details,input_tokens_details,input_token_details}"
-	out := at + ".{completion_tokens_details,output_tokens_details}"
-	written := "{" + in + "," + at + "}.cache_creation"
+	in, out := at+".{"+inDetails+"}", at+".{"+outDetails+"}"
+	written := "{" + in + "," + at + "}.{cache_creation,cache_creation_token_details}"
 	return map[string]string{
 		"input": at + ".{prompt_tokens,input_tokens}",
 		"cache_read": in + ".cached_tokens " + // DeepSeek's hits are the same tokens
 			at + ".{cached_tokens,prompt_cache_hit_tokens,cache_read_input_tokens}",
-		"cache_write": in + ".{cache_write_tokens,cache_creation_input_tokens} " +
-			at + ".cache_creation_input_tokens",
+		"cache_write": in + ".{cache_write_tokens,cache_creation_input_tokens," +
+			"cache_creation_tokens} " + at + ".cache_creation_input_tokens",
 		"cache_write_short": in + ".cache_write_tokens_details.ttl_30m_tokens " +
 			written + ".ephemeral_5m_input_tokens",
 		"cache_write_long": in + ".cache_write_tokens_details.ttl_12h_tokens " +
 			written + ".ephemeral_1h_input_tokens",
 		"audio_in":       in + ".audio_tokens",
+		"audio_read":     in + ".cached_tokens_details.audio_tokens",
+		"image_read":     in + ".cached_tokens_details.image_tokens",
 		"image_in":       in + ".image_tokens",
 		"output":         at + ".{completion_tokens,output_tokens}",
 		"audio_out":      out + ".audio_tokens",
@@ -135,7 +154,8 @@ func usageAt(at string) map[string]string {
 	return with(numbersAt(at), map[string]string{
 		"model": "{,response.,message.}model",
 
-		"unit:web_search": at + ".{server_tool_use,server_tool_use_details}.web_search_requests " +
+		"unit:web_search": at + ".{server_tool_use,server_tool_use_details," +
+			"prompt_tokens_details}.web_search_requests " + // the last one is LiteLLM's
 			at + ".num_search_queries " + calls + ".web_search_calls",
 		"unit:web_fetch":        at + ".server_tool_use.web_fetch_requests",
 		"unit:x_search":         calls + ".x_search_calls",
@@ -146,6 +166,9 @@ func usageAt(at string) map[string]string {
 		"unit:code_interpreter": calls + ".code_interpreter_calls",
 		"unit:image_generation": calls + ".image_generation_calls",
 		"unit:citation_tokens":  at + ".citation_tokens",
+		"unit:mcp":              calls + ".mcp_calls",
+		"calls": at + ".{server_tool_use_details.tool_calls_executed," +
+			"num_server_side_tools_used}", // OpenRouter's and xAI's
 
 		"label:service_tier": "{,response.}service_tier " + at + ".service_tier",
 		"label:speed":        at + ".speed",
@@ -155,5 +178,13 @@ func usageAt(at string) map[string]string {
 		"cost_upstream": at + ".cost_details.upstream_inference_cost",
 		"cost_own_key":  at + ".is_byok",
 		"cost_ticks":    at + ".cost_in_usd_ticks",
+
+		"unnamed": at + ".**",
+		// Parts of other numbers, times, bills, and what repeats a usage.
+		"named": at + ".{" + inDetails + "}.{text_tokens,video_tokens,cached_tokens_details.text_tokens} " +
+			at + ".{" + outDetails + "}.{accepted_prediction_tokens,rejected_prediction_tokens} " +
+			at + ".{queue_time,prompt_time,completion_time,total_time,prompt_cache_miss_tokens,num_cached_tokens," +
+			"server_tool_use_details.tool_calls_requested} " +
+			at + ".{cost,cost_details,x_details,context_details,fallback_credit}.**",
 	})
 }

@@ -21,5 +21,6 @@ var OpenAITranscriptions = formatOf(Table{
 		"transcript.text.done": "end", "transcription.done": "end", "error": "error",
 	},
 	OneSided:   true,
+	Pieces:     true,
 	FileTokens: 1536,
 })

@@ -39,5 +39,6 @@ type ModelUsage struct {
 	Usage Usage
 }
 
-// MaxTokens is the largest number of tokens that a response is believed to have used.
-const MaxTokens = 1_000_000_000_000_000
+// MaxTokens is the largest number of tokens or pieces that a response is believed to have used. A
+// larger one is no number.
+const MaxTokens = 1_000_000_000

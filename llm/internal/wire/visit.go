@@ -1,9 +1,15 @@
 package wire
 
-import "github.com/headgate/headgate/llm/internal/jsonscan"
+import (
+	"slices"
 
-// Key implements jsonscan.Visitor. No node of a response asks for keys.
-func (r *reader) Key(*jsonscan.Scanner, *node) {}
+	"github.com/headgate/headgate/llm/internal/jsonscan"
+)
+
+// Key implements jsonscan.Visitor.
+func (r *reader) Key(s *jsonscan.Scanner, _ *node) {
+	r.key = r.keyed[:copy(r.keyed[:], s.Text())]
+}
 
 // Begin implements jsonscan.Visitor.
 func (r *reader) Begin(_ *jsonscan.Scanner, n *node, kind byte) {
@@ -21,8 +27,8 @@ func (r *reader) Begin(_ *jsonscan.Scanner, n *node, kind byte) {
 		e.bill.listed = true
 	case tellOnce:
 		r.once = n.Name
-	case tellEach:
-		r.each(n)
+	case tellHas:
+		e.bill.set(n.Name, 1)
 	case tellEntry:
 		r.entry = entry{of: n.Name}
 	}
@@ -62,8 +68,6 @@ func (r *reader) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
 		e.fault = e.fault || kind != 'n'
 	case tellChoice:
 		e.choice = true
-	case tellEach:
-		r.each(n)
 	}
 }
 
@@ -89,6 +93,10 @@ func (r *reader) text(s *jsonscan.Scanner, n *node) {
 		}
 	case tellLabel:
 		r.found.Labels = withLabel(r.found.Labels, n.Name, s.Text())
+	case tellEach:
+		r.each(n, string(s.Text()))
+	case tellDraws:
+		r.draws = string(s.Text())
 	default:
 		r.entry.text(s.Text(), n.Role)
 	}
@@ -111,12 +119,14 @@ func (r *reader) number(text []byte, n *node) {
 		case n.Role == tellSequence:
 			r.next = tokens + 1
 		case n.Role == tellUnit:
-			if u := b.unit(n.Name); u != nil {
-				u.n = tokens
-			}
+			b.set(n.Name, tokens)
 			if n.Key == "num_search_queries" || n.Key == "citation_tokens" {
 				r.event.counts.set(researchCount, tokens)
 			}
+		case n.Role == tellCalls:
+			b.calls = tokens
+		case n.Role == tellUnnamed:
+			r.unnamed("usage "+string(r.key), tokens)
 		case n.Role == tellEntryCount:
 			r.entry.n = tokens
 		case n.Role < tellNumbers:
@@ -133,15 +143,24 @@ func (r *reader) thousandths(text []byte, n *node) {
 	pieces, ok := picoOf(text, 1000)
 	b := &r.event.bill
 	switch {
-	case !ok:
+	case !ok || pieces > MaxTokens:
 	case n.Role == tellMilliElse:
 		b.otherwise = unit{n.Name, pieces}
 	default:
-		if u := b.unit(n.Name); u != nil {
-			u.n = pieces
-		}
+		b.set(n.Name, pieces)
 	}
 }
+
+// unnamed notes what a response states of its use and no path of the table names, unless it is 0.
+func (r *reader) unnamed(what string, n int64) {
+	f := &r.found
+	if n > 0 && len(f.Unnamed) < maxUnnamed && !slices.Contains(f.Unnamed, what) {
+		f.Unnamed = append(f.Unnamed, what)
+	}
+}
+
+// maxUnnamed is the number of things that are noted.
+const maxUnnamed = 16
 
 // money reads an amount.
 func (r *reader) money(text []byte, role jsonscan.Role) {
@@ -162,18 +181,18 @@ func (r *reader) money(text []byte, role jsonscan.Role) {
 	b.cost, b.costed = n, true
 }
 
-// each counts a piece, and the array that it stands in.
-func (r *reader) each(n *node) {
+// each counts a piece that goes by a string, and the array that it stands in.
+func (r *reader) each(n *node, text string) {
 	b := &r.event.bill
-	if u := b.unit(n.Name); u != nil {
-		u.n++
-	}
-	if r.once == "" {
+	if text == "" || slices.Contains(b.strings, text) {
 		return
 	}
-	if u := b.unit(r.once); u != nil {
-		u.n = 1
+	if len(b.strings) < maxStrings {
+		b.strings = append(b.strings, text)
 	}
+	b.each++
+	b.set(n.Name, b.each)
+	b.set(r.once, 1)
 }
 
 // endDocument ends a response that is one JSON document, or one document of several. Bytes after it
