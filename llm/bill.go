@@ -22,8 +22,9 @@ type Bill struct {
 	Labels map[string]string
 	// Stated is the bill that the server states, if it does; see Config.StatedCost.
 	Stated Money
-	// Unread is what the response states of its use and the Meter does not read, such as "usage
-	// image_pixels" or "item draw_call". It has no price.
+	// Unread is what the response leaves open: what it states of its use and the Meter does not read,
+	// such as "usage image_pixels" or "item draw_call", which has no price, and the Units that it does
+	// not state, such as "estimate of audio_ms".
 	Unread []string
 }
 

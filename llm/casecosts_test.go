@@ -171,7 +171,6 @@ func TestCasesAreCharged(t *testing.T) {
 		cost := costs[filepath.Base(c.dir)]
 		charge := func(name string, want int64, change func(*llm.Config)) {
 			t.Run(filepath.Base(c.dir)+" "+name, func(t *testing.T) {
-				skipPending(t, filepath.Base(c.dir))
 				r := newRig(t, core.UnitMicroDollars, 1e12, change)
 				r.answer = c.answer(len(c.body), false, rand.New(rand.NewPCG(1, 2)))
 				read(t, r.post(c.path, c.ask, "Content-Type", c.contentType))

@@ -82,17 +82,6 @@ func (u caseUsage) with(reasoning int64) llm.Usage {
 	}
 }
 
-// pending are the cases that are not read yet as they should be. The list must be empty.
-var pending = []string{
-	"openrouter-slug", "openrouter-slug-46",
-}
-
-func skipPending(t *testing.T, name string) {
-	if slices.Contains(pending, name) {
-		t.Skip("not read yet")
-	}
-}
-
 // llmCases reads testdata/llmcases.
 func llmCases(t *testing.T) []*llmCase {
 	t.Helper()
@@ -228,7 +217,6 @@ func (c *llmCase) answer(bytes int, zip bool, random *rand.Rand) http.HandlerFun
 func TestCases(t *testing.T) {
 	for _, c := range llmCases(t) {
 		t.Run(filepath.Base(c.dir), func(t *testing.T) {
-			skipPending(t, filepath.Base(c.dir))
 			for _, zip := range []bool{false, true} {
 				c.try(t, zip)
 			}

@@ -3,6 +3,7 @@ package llm
 import (
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -104,10 +105,29 @@ func (p *pricing) modelOf(name string) priced {
 // own returns the entry of Config.Models for a name, or nil.
 func (p *pricing) own(name string) *Model { return p.models[name] }
 
-// isVersion reports whether a server names a version of a model.
+// isVersion reports whether a server names a version of a model: the same words in any order, as
+// OpenRouter's claude-4.5-sonnet-20250929 of claude-sonnet-4.5, with a date or latest behind them.
 func isVersion(served, model string) bool {
-	base := model[strings.LastIndexByte(model, '/')+1:] // without the provider of a router
-	return strings.Contains(strings.ToLower(served), strings.ToLower(base))
+	return slices.Equal(words(served), words(model)) ||
+		slices.Equal(words(dates.ReplaceAllString(served, "")), words(strings.TrimSuffix(model, "-latest")))
+}
+
+var (
+	// dates match 2025-09-29, 20250929, 0613, 2411, 001 and latest at the end of a name.
+	dates = regexp.MustCompile(`[-@](20\d\d-?(0[1-9]|1[0-2])-?([0-2]\d|3[01])|` +
+		`(0[1-9]|1[0-2])([0-2]\d|3[01])|2\d(0[1-9]|1[0-2])|0\d\d|latest)$`)
+	digits = regexp.MustCompile(`(\d)-(\d)`)
+)
+
+// words returns the words of the name of a model, without the provider of a router, in order. A
+// number is one word with its parts, as gpt-4.5 is not gpt-5.4.
+func words(name string) []string {
+	name = strings.ToLower(name[strings.LastIndexByte(name, '/')+1:])
+	all := strings.FieldsFunc(digits.ReplaceAllString(name, "$1.$2"), func(c rune) bool {
+		return strings.ContainsRune("-_@: ", c)
+	})
+	slices.Sort(all)
+	return all
 }
 
 // cost returns the micro-dollars of a bill, and what no tariff prices: models, units and labels that
@@ -131,6 +151,27 @@ func (p *pricing) cost(b *Bill) (microDollars int64, unknown []string) {
 		}
 	}
 	return microDollars, unknown
+}
+
+// pieces returns those that a request may use and that a model of it has a price for.
+func (p *pricing) pieces(asked map[string]int64, labels map[string]string) (priced map[string]int64) {
+	s := sum{pricing: p, labels: labels}
+	for _, model := range p.modelsOf("") {
+		t := s.tariffOf(model)
+		for name, n := range asked {
+			if t.Units[name] == 0 {
+				name = sameSearch[name]
+			}
+			if t.Units[name] == 0 {
+				continue
+			}
+			if priced == nil {
+				priced = make(map[string]int64)
+			}
+			priced[name] = n
+		}
+	}
+	return priced
 }
 
 // sum adds up a bill in millionths of a micro-dollar, times 1,000 for each label.

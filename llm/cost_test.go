@@ -221,13 +221,28 @@ func TestServedModelDecidesThePrice(t *testing.T) {
 		{"small-2026-11-01", "small", 10, nil},
 		{"Small-2026-11-01", "vendor/small", 10, nil},
 		{"", "small", 10, nil},
+		{"vendor/4.5-small-new-20250929", "vendor/small-new-4.5", 10, nil},
+		{"small-new-4-5-latest", "vendor/small-new-4.5", 10, nil},
+		{"small-new-4.5-2025-09-29", "small-new-4.5-latest", 10, nil},
+		{"small-0613", "small", 10, nil},
+		{"small@20250929", "small", 10, nil},
+		{"small-001", "small", 10, nil},
+		{"small-new-5.4", "vendor/small-new-4.5", 70, []string{"model small-new-5.4"}},
+		{"small-pro", "small", 70, []string{"model small-pro"}},
+		{"small-pro-2026-11-01", "small", 70, []string{"model small-pro-2026-11-01"}},
+		{"my-small-killer", "small", 70, []string{"model my-small-killer"}},
+		{"2026-11-01-small", "small", 70, []string{"model 2026-11-01-small"}},
+		{"small-9999", "small", 70, []string{"model small-9999"}},
 	} {
 		t.Run(c.served+" for "+c.requested, func(t *testing.T) {
 			r := newRig(t, core.UnitMicroDollars, 10_000, func(cfg *llm.Config) {
 				cfg.Models = map[string]llm.Model{
 					"small":        {Tariff: llm.Tariff{Price: each}},
 					"vendor/small": {Tariff: llm.Tariff{Price: each}},
-					"large":        {Tariff: llm.Tariff{Price: llm.Price{Input: 7_000_000, Output: 7_000_000}}},
+
+					"vendor/small-new-4.5": {Tariff: llm.Tariff{Price: each}},
+					"small-new-4.5-latest": {Tariff: llm.Tariff{Price: each}},
+					"large":                {Tariff: llm.Tariff{Price: llm.Price{Input: 7_000_000, Output: 7_000_000}}},
 				}
 			})
 			r.answer = func(w http.ResponseWriter, _ *http.Request) {

@@ -9,7 +9,10 @@ import (
 )
 
 // guess is what a request would use if its model's ratios were 1.
-type guess struct{ input, output int64 }
+type guess struct {
+	input, output int64
+	pieces        map[string]int64 // that a model of the request has a price for
+}
 
 // guessOf returns the tokens in the bytes of the prompt, and the cap on the output.
 func (x *exchange) guessOf(q *wire.Request) guess {
@@ -19,7 +22,7 @@ func (x *exchange) guessOf(q *wire.Request) guess {
 			most = max(most, x.outputOf(name, q.MaxOutput))
 		}
 	}
-	return guess{input: q.PromptTokens(), output: most * q.Choices}
+	return guess{input: q.PromptTokens(), output: most * q.Choices, pieces: x.pieces(q.Units, q.Labels)}
 }
 
 // outputOf returns the most output of one answer of a model: the request's own cap, or what is usual
@@ -37,7 +40,26 @@ func (x *exchange) outputOf(name string, stated int64) int64 {
 }
 
 // expected returns the bill of a request that is expected to use that much.
-func (x *exchange) expected(u Usage) Bill { return Bill{Usage: u, Labels: x.request.Labels} }
+func (x *exchange) expected(u Usage) Bill {
+	return Bill{Usage: u, Units: x.guess.pieces, Labels: x.request.Labels}
+}
+
+// assume adds to a bill the pieces that a response may have used and has not stated.
+func (x *exchange) assume(b *Bill) {
+	for _, name := range sorted(x.guess.pieces) {
+		x.assumeUnit(b, name)
+	}
+}
+
+func (x *exchange) assumeUnit(b *Bill, name string) {
+	n := x.guess.pieces[name]
+	if n == 0 || b.Units[name] > 0 {
+		return
+	}
+	units := map[string]int64{name: n}
+	maps.Copy(units, b.Units)
+	b.Units, b.Unread = units, append(b.Unread, "estimate of "+name)
+}
 
 // labels returns those of a response that has not stated its usage: the client may have asked for
 // what the response does not say.

@@ -91,7 +91,6 @@ func (c *client) wantUsed(what string, want int64) {
 func TestOutboundCases(t *testing.T) {
 	for _, c := range llmCases(t) {
 		t.Run(filepath.Base(c.dir), func(t *testing.T) {
-			skipPending(t, filepath.Base(c.dir))
 			for _, zip := range []bool{false, true} {
 				seed := rand.Uint64()
 				t.Logf("gzip %v, seed %d", zip, seed)

@@ -39,11 +39,15 @@ func (x *exchange) outcome() (Outcome, Bill) {
 	seen := &bill.Usage
 	switch {
 	case o.Known:
+		if cost, _ := x.cost(&bill); cost == 0 { // a model that is billed by the piece may state tokens
+			x.assumeUnit(&bill, x.request.Format.Unit())
+		}
 		return OutcomeReported, bill
 	case o.Refused():
 		return OutcomeFailed, Bill{Model: x.request.Model}
 	}
 	bill.Labels = x.labels(&o)
+	x.assume(&bill)
 	if !o.InputKnown {
 		stated := bill.Usage
 		bill.Usage = x.estimate

@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/headgate/headgate/llm/internal/jsonscan"
+import (
+	"strings"
+
+	"github.com/headgate/headgate/llm/internal/jsonscan"
+)
 
 // Roles in a request.
 const (
@@ -16,6 +20,8 @@ const (
 	askChoices
 	askLabel      // a string that decides the price
 	askImageModel // of a tool that draws images
+	askTool       // the type of a tool that the server runs
+	askUnit       // an object that asks for a piece
 	readText      // strings count
 	readTokens    // strings count, and a number is a token
 	readRaw       // the JSON counts as it is spelt
@@ -42,6 +48,8 @@ var asked = map[string]jsonscan.Role{
 	"choices":     askChoices,
 	"label:":      askLabel,
 	"image_model": askImageModel,
+	"tool":        askTool,
+	"unit:":       askUnit,
 	"text":        readText,
 	"tokens":      readTokens,
 	"json":        readRaw,
@@ -69,10 +77,50 @@ var conversation = map[string]string{
 	"label:speed":        "speed",
 	"label:geo":          "inference_geo",
 
+	"tool": "tools[].type plugins[].id", // the last is OpenRouter's
+
 	"file": blocks + "{image_url,image_url.url,input_audio.data,file.file_data,file.file_id," +
 		"file_data,file_url,file_id,source.url,source.file_id} " +
 		"{messages,input,instructions}[].{output.image_url,output.image_url.url,output.file_id,result}",
 	"source":      blocks + "source",
 	"source_type": blocks + "source.type",
 	"source_data": blocks + "source.data",
+}
+
+// toolUnits are the pieces that tools of servers are billed by, by the beginning of their types.
+var toolUnits = map[string]string{
+	"web_search": webSearch, "x_search": "x_search", "file_search": "file_search", "shell": "container",
+	"code_interpreter": "container", "image_generation": "image_generation",
+}
+
+// use notes pieces that a response may be billed for.
+func (q *Request) use(unit string, n int64) {
+	if q.Units == nil {
+		q.Units = make(map[string]int64)
+	}
+	q.Units[unit] = n
+}
+
+// useTool notes the pieces of a tool that the server runs.
+func (q *Request) useTool(kind string) {
+	for prefix, unit := range toolUnits {
+		if strings.HasPrefix(kind, prefix) || kind == "web" && unit == webSearch { // a plugin
+			q.use(unit, 1)
+		}
+	}
+}
+
+// A file of sound counts as 32,000 bits a second, and at least as 10 seconds, which is the least that
+// servers bill.
+const audioUnit, leastAudio, audioBytes = "audio_ms", 10_000, 4
+
+// usePieces notes the pieces by which a format is billed, given the length of the body.
+func (q *Request) usePieces(unit string, length int64) {
+	switch unit {
+	case "":
+	case audioUnit:
+		q.use(unit, max(leastAudio, length/audioBytes))
+	default:
+		q.use(unit, q.Choices)
+	}
 }

@@ -12,6 +12,8 @@ var OpenAIChat = formatOf(Table{
 		"options":    "stream_options",
 		"asks_usage": "stream_options.include_usage",
 		"max_output": "max_completion_tokens max_tokens",
+
+		"unit:web_search": "web_search_options",
 	}),
 	Response: with(usageAt(usagePlaces), map[string]string{
 		"usage":      "usage",

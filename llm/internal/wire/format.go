@@ -28,14 +28,15 @@ type Table struct {
 	// Events maps the type of an event to what it means: end, fail, error, silent or item.
 	Events map[string]string
 
-	Streams   bool // a request that does not say whether it asks for a stream asks for one
-	Lines     bool // a stream is one document a line
-	Beside    bool // cached tokens are not part of the input
-	OneSided  bool // a usage need not state both input and output
-	Pieces    bool // a response may be billed by the piece alone
-	ImageOut  bool // output without details is images
-	NoOutput  bool // a response has no tokens of output
-	AsksUsage bool // the server states the usage of a stream if stream_options asks for it
+	Streams   bool   // a request that does not say whether it asks for a stream asks for one
+	Lines     bool   // a stream is one document a line
+	Beside    bool   // cached tokens are not part of the input
+	OneSided  bool   // a usage need not state both input and output
+	Pieces    bool   // a response may be billed by the piece alone
+	Unit      string // by which it is
+	ImageOut  bool   // output without details is images
+	NoOutput  bool   // a response has no tokens of output
+	AsksUsage bool   // the server states the usage of a stream if stream_options asks for it
 
 	FileTokens int64 // for each file of a request, as a first guess
 	Errors     Errors
@@ -101,6 +102,9 @@ func (f *Format) String() string { return f.table.Name }
 
 // Errors returns how the server of the format reports errors.
 func (f *Format) Errors() Errors { return f.table.Errors }
+
+// Unit returns the piece by which responses may be billed that state nothing else, or "".
+func (f *Format) Unit() string { return f.table.Unit }
 
 // HasOutput reports whether responses have tokens of output.
 func (f *Format) HasOutput() bool { return !f.table.NoOutput }

@@ -19,6 +19,7 @@ var OpenAIImages = formatOf(Table{
 		"image_generation.completed": "end", "image_edit.completed": "end", "error": "error",
 	},
 	OneSided:   true,
+	Unit:       "image",
 	ImageOut:   true,
 	FileTokens: 1536,
 })

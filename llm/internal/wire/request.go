@@ -40,6 +40,9 @@ type Request struct {
 	AsksUsage   bool     // stream_options.include_usage is true
 	ImageModel  string   // that a tool of the model draws with, or empty
 
+	// Units is the pieces that the response may be billed for.
+	Units map[string]int64
+
 	// Labels is what the client asks for of what decides the price, in lower case: service_tier,
 	// speed, geo. It is nil without any.
 	Labels map[string]string
@@ -91,6 +94,7 @@ func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
 	q.Model = q.Models[0] // a server that reads several places goes by the path
 	q.Format, q.Stream = f, q.Stream || route != nil && route.Stream
 	q.Choices = max(q.Choices, 1)
+	q.usePieces(f.table.Unit, int64(len(body)))
 	for _, n := range p.caps {
 		if n > 0 {
 			q.MaxOutput = max(n, p.otherCap)
@@ -195,6 +199,8 @@ func (p *requestParser) Begin(s *jsonscan.Scanner, n *node, kind byte) {
 		p.fail(s, "%s has the wrong type", n.Key)
 	case askModels:
 		p.named = false
+	case askUnit:
+		p.request.use(n.Name, 1)
 	case readRaw:
 		p.rawStart = s.Offset()
 	case readSource:
@@ -284,6 +290,8 @@ func (p *requestParser) prompt(s *jsonscan.Scanner, n *node, kind byte) {
 	switch n.Role {
 	case askLabel:
 		q.Labels = withLabel(q.Labels, n.Name, s.Text())
+	case askTool:
+		q.useTool(string(s.Text()))
 	case askImageModel:
 		q.ImageModel = string(s.Text())
 	case readText, readTokens, readRaw:

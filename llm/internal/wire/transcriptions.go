@@ -22,5 +22,6 @@ var OpenAITranscriptions = formatOf(Table{
 	},
 	OneSided:   true,
 	Pieces:     true,
+	Unit:       audioUnit,
 	FileTokens: 1536,
 })
