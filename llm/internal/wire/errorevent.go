@@ -25,124 +25,68 @@ const (
 // responses have the sequence number.
 func errorEvent(e Errors, kind, message string, sequence int64) []byte {
 	switch e {
-	case ErrorsResponses:
-		return eventOf("error", responsesError{
-			Type: "error", Code: kind, Message: message, Sequence: sequence,
-			Error: faultOf(kind, message),
-		})
+	case ErrorsResponses: // the code and the message are documented, SDKs fail a stream by the object
+		return eventOf("error", object("type", "error", "code", kind, "message", message, "param", nil,
+			"error", faultOf(kind, message), "sequence_number", sequence))
 	case ErrorsAnthropic:
 		if !strings.HasSuffix(kind, "_error") {
 			kind = "rate_limit_error"
 		}
-		return eventOf("error", messagesError{Type: "error", Error: messagesFault{kind, message}})
+		return eventOf("error", messagesError(kind, message))
 	case ErrorsGoogle:
-		return eventOf("", googleErrorOf(http.StatusTooManyRequests, message, 0))
+		return eventOf("", googleError(http.StatusTooManyRequests, message, 0))
 	case ErrorsAmazon:
-		return frameOf("throttlingException", jsonOf(messageOnly{message}))
+		return frameOf("throttlingException", object("message", message))
 	case ErrorsCohere:
-		return eventOf("message-end", cohereEnd{"message-end", cohereDelta{"ERROR", message}})
+		return eventOf("message-end", object("type", "message-end",
+			"delta", object("finish_reason", "ERROR", "error", message)))
 	case ErrorsOllama:
-		return append(jsonOf(errorOnly{message}), '\n')
+		return append(object("error", message), '\n')
 	}
-	return append(eventOf("", chatError{faultOf(kind, message)}), "data: [DONE]\n\n"...)
+	return append(eventOf("", object("error", faultOf(kind, message))), "data: [DONE]\n\n"...)
 }
 
 // faultOf returns the error object of OpenAI for a code.
-func faultOf(code, message string) chatFault {
+func faultOf(code, message string) []byte {
 	kind := code
 	if code == "rate_limit_exceeded" {
 		kind = "tokens" // OpenAI's type names the unit that has run out
 	}
-	return newChatFault(kind, code, message)
+	return chatFault(kind, code, message)
 }
 
-type chatError struct {
-	Error chatFault `json:"error"`
-}
-
-type chatFault struct {
-	Message string  `json:"message"`
-	Type    string  `json:"type"`
-	Param   *string `json:"param"`
-	Code    *string `json:"code"`
-}
-
-func newChatFault(kind, code, message string) chatFault {
-	f := chatFault{Message: message, Type: kind}
+// chatFault returns the error object of OpenAI. A code of "" is null.
+func chatFault(kind, code, message string) []byte {
+	var stated any
 	if code != "" {
-		f.Code = &code
+		stated = code
 	}
-	return f
+	return object("message", message, "type", kind, "param", nil, "code", stated)
 }
 
-// responsesError is the error event of a response. OpenAI documents the code and the message next
-// to the type, and sends them in an error object. SDKs fail a stream only by that object.
-type responsesError struct {
-	Type     string    `json:"type"`
-	Code     string    `json:"code"`
-	Message  string    `json:"message"`
-	Param    *string   `json:"param"`
-	Error    chatFault `json:"error"`
-	Sequence int64     `json:"sequence_number"`
+func messagesError(kind, message string) []byte {
+	return object("type", "error", "error", object("type", kind, "message", message))
 }
 
-type messagesError struct {
-	Type  string        `json:"type"`
-	Error messagesFault `json:"error"`
-}
-
-type messagesFault struct {
-	Type    string `json:"type"`
-	Message string `json:"message"`
-}
-
-type googleError struct {
-	Error googleFault `json:"error"`
-}
-
-type googleFault struct {
-	Code    int            `json:"code"`
-	Message string         `json:"message"`
-	Status  string         `json:"status"`
-	Details []googleDetail `json:"details,omitempty"`
-}
-
-type googleDetail struct {
-	Type       string `json:"@type"`
-	RetryDelay string `json:"retryDelay"`
-}
-
-type messageOnly struct {
-	Message string `json:"message"`
-}
-
-type errorOnly struct {
-	Error string `json:"error"`
-}
-
-type cohereEnd struct {
-	Type  string      `json:"type"`
-	Delta cohereDelta `json:"delta"`
-}
-
-type cohereDelta struct {
-	Reason string `json:"finish_reason"`
-	Error  string `json:"error"`
+// object returns a JSON object of keys and values in order. A value of bytes is JSON itself.
+func object(pairs ...any) []byte {
+	b := []byte{'{'}
+	for i, v := range pairs {
+		text, isJSON := v.([]byte)
+		if !isJSON {
+			text, _ = json.Marshal(v) // strings, integers and nil always marshal
+		}
+		b = append(append(b, text...), ":,"[i%2])
+	}
+	b[len(b)-1] = '}'
+	return b
 }
 
 // eventOf formats an event. Its data is one line, since JSON escapes line ends in strings.
-func eventOf(name string, v any) []byte {
+func eventOf(name string, data []byte) []byte {
 	var b []byte
 	if name != "" {
 		b = append(append(append(b, "event: "...), name...), '\n')
 	}
-	return append(append(append(b, "data: "...), jsonOf(v)...), "\n\n"...)
-}
-
-func jsonOf(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return nil // structs of strings and integers always marshal
-	}
-	return b
+	return append(append(append(b, "data: "...), data...), "\n\n"...)
 }

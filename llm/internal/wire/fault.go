@@ -22,7 +22,7 @@ type Fault struct {
 // Write answers a request with an error as a server reports it. A Retry-After that the response has
 // stays.
 func (e *Fault) Write(w http.ResponseWriter, r *http.Request, kind Errors) {
-	body := append(jsonOf(e.body(kind)), '\n')
+	body := append(e.body(kind), '\n')
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
@@ -39,18 +39,18 @@ func (e *Fault) Write(w http.ResponseWriter, r *http.Request, kind Errors) {
 	}
 }
 
-func (e *Fault) body(kind Errors) any {
+func (e *Fault) body(kind Errors) []byte {
 	switch kind {
 	case ErrorsAnthropic:
-		return messagesError{Type: "error", Error: messagesFault{e.messagesType(), e.Message}}
+		return messagesError(e.messagesType(), e.Message)
 	case ErrorsGoogle:
-		return googleErrorOf(e.Status, e.Message, e.RetryAfter)
+		return googleError(e.Status, e.Message, e.RetryAfter)
 	case ErrorsAmazon, ErrorsCohere:
-		return messageOnly{e.Message}
+		return object("message", e.Message)
 	case ErrorsOllama:
-		return errorOnly{e.Message}
+		return object("error", e.Message)
 	}
-	return chatError{newChatFault(e.Type, e.Code, e.Message)}
+	return object("error", chatFault(e.Type, e.Code, e.Message))
 }
 
 // messagesType returns Anthropic's type for the status.
@@ -74,8 +74,8 @@ func (e *Fault) messagesType() string {
 	return "invalid_request_error"
 }
 
-// googleErrorOf returns Google's error. Google states the wait before a retry in the body only.
-func googleErrorOf(status int, message string, retryAfter time.Duration) googleError {
+// googleError returns Google's error. Google states the wait before a retry in the body only.
+func googleError(status int, message string, retryAfter time.Duration) []byte {
 	name := "INVALID_ARGUMENT"
 	switch {
 	case status == http.StatusForbidden:
@@ -89,14 +89,13 @@ func googleErrorOf(status int, message string, retryAfter time.Duration) googleE
 	case status >= http.StatusInternalServerError:
 		name = "INTERNAL"
 	}
-	fault := googleFault{Code: status, Message: message, Status: name}
+	fault := []any{"code", status, "message", message, "status", name}
 	if retryAfter > 0 {
-		fault.Details = []googleDetail{{
-			Type:       "type.googleapis.com/google.rpc.RetryInfo",
-			RetryDelay: strconv.FormatFloat(retryAfter.Seconds(), 'f', -1, 64) + "s",
-		}}
+		detail := object("@type", "type.googleapis.com/google.rpc.RetryInfo",
+			"retryDelay", strconv.FormatFloat(retryAfter.Seconds(), 'f', -1, 64)+"s")
+		fault = append(fault, "details", append(append([]byte{'['}, detail...), ']'))
 	}
-	return googleError{fault}
+	return object("error", object(fault...))
 }
 
 // amazonType returns Amazon's name of an error for the status.

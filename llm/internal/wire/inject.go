@@ -44,18 +44,18 @@ func (c Change) Undo(body []byte) []byte {
 
 // UsageChange returns what InjectUsage changes in a body.
 func UsageChange(body []byte) Change {
-	var f optionsFinder
+	var f finder
 	s := jsonscan.New(optionsPaths, &f)
 	s.Scan(body)
-	if !s.Finish() || !f.body.object {
+	if !s.Finish() || f.body.kind != '{' {
 		return Change{}
 	}
 	switch {
-	case f.usage.found:
+	case f.usage.kind != 0:
 		return splice(body, f.usage, "true")
-	case f.options.object:
+	case f.options.kind == '{':
 		return insert(f.options, usageMember)
-	case f.options.found:
+	case f.options.kind != 0:
 		return splice(body, f.options, usageOptions)
 	}
 	return insert(f.body, optionsMember)
@@ -77,39 +77,40 @@ func splice(body []byte, at place, text string) Change {
 // place is the bytes of a value: body[from:to].
 type place struct {
 	from, to int
-	found    bool
-	object   bool
+	kind     byte // as jsonscan.Visitor has it, or 0
 	filled   bool // the object has a member
 }
 
-// optionsFinder is the visitor that finds stream_options. Of a key that comes twice the last one
+// finder is the visitor that finds some members of a body. Of a key that comes twice the last one
 // counts, but ParseRequest refuses such a body.
-type optionsFinder struct {
-	body, options, usage place
+type finder struct {
+	body, options, usage, model place
 }
 
-func (f *optionsFinder) at(n *node) *place {
+func (f *finder) at(n *node) *place {
 	switch n.Role {
 	case askBody:
 		return &f.body
 	case askOptions:
 		return &f.options
+	case askModel:
+		return &f.model
 	}
 	return &f.usage
 }
 
-func (f *optionsFinder) Key(_ *jsonscan.Scanner, n *node) { f.at(n).filled = true }
+func (f *finder) Key(_ *jsonscan.Scanner, n *node) { f.at(n).filled = true }
 
-func (f *optionsFinder) Begin(s *jsonscan.Scanner, n *node, kind byte) {
+func (f *finder) Begin(s *jsonscan.Scanner, n *node, kind byte) {
 	if n.Role == askOptions {
 		f.usage = place{}
 	}
-	*f.at(n) = place{from: s.Offset(), found: true, object: kind == '{'}
+	*f.at(n) = place{from: s.Offset(), kind: kind}
 }
 
-func (f *optionsFinder) End(s *jsonscan.Scanner, n *node) { f.at(n).to = s.Offset() + 1 }
+func (f *finder) End(s *jsonscan.Scanner, n *node) { f.at(n).to = s.Offset() + 1 }
 
-func (f *optionsFinder) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
+func (f *finder) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
 	if n.Role == askOptions {
 		f.usage = place{}
 	}
@@ -117,5 +118,5 @@ func (f *optionsFinder) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
 	if kind == '0' {
 		to = s.Offset() // the byte behind it has ended the number
 	}
-	*f.at(n) = place{from: s.Start(), to: to, found: true}
+	*f.at(n) = place{from: s.Start(), to: to, kind: kind}
 }
