@@ -40,6 +40,11 @@ var (
 		"input_audio_hours":       {"audio_ms", 6, 3600},
 		"audio_hours":             {"audio_ms", 6, 3600},
 	}
+	// genAIMatches are the clauses of a match that have a text, except regex.
+	genAIMatches = map[string]func(name, text string) bool{
+		"equals": strings.EqualFold, "starts_with": strings.HasPrefix, "ends_with": strings.HasSuffix,
+		"contains": strings.Contains,
+	}
 	// genAIOther are fields of a model that price nothing.
 	genAIOther = []string{
 		"id", "name", "description", "match", "context_window", "price_comments", "prices",
@@ -160,23 +165,15 @@ func matcher(v any, depth int) (func(string) bool, bool) {
 		if !ok {
 			return nil, false
 		}
-		lower := strings.ToLower(text)
-		switch kind {
-		case "equals":
-			return func(name string) bool { return name == lower }, true
-		case "starts_with":
-			return func(name string) bool { return strings.HasPrefix(name, lower) }, true
-		case "ends_with":
-			return func(name string) bool { return strings.HasSuffix(name, lower) }, true
-		case "contains":
-			return func(name string) bool { return strings.Contains(name, lower) }, true
-		case "regex":
-			expression, err := regexp.Compile("(?i)" + text)
-			if err != nil {
-				return nil, false
-			}
-			return expression.MatchString, true
+		if matches := genAIMatches[kind]; matches != nil {
+			lower := strings.ToLower(text)
+			return func(name string) bool { return matches(name, lower) }, true
 		}
+		expression, err := regexp.Compile("(?i)" + text)
+		if kind != "regex" || err != nil {
+			return nil, false
+		}
+		return expression.MatchString, true
 	}
 	return nil, false
 }

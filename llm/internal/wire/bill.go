@@ -19,8 +19,7 @@ type bill struct {
 	listed  bool     // the items are all of the response
 	cited   bool     // the answer cites a page of the web
 	calls   int64    // of all tools that the server has run
-	each    int64    // pieces that go by strings
-	strings []string // these, at most maxStrings
+	queries []string // of searches
 	extra   Usage    // of the same model, and not in its usage
 	drawn   Usage    // of a tool that draws
 	others  []ModelUsage
@@ -38,7 +37,7 @@ type unit struct {
 const (
 	maxUnits   = 16 // kinds of pieces in one event
 	maxOthers  = 16 // further models of one response
-	maxStrings = 64 // pieces of one event that are told apart
+	maxQueries = 64 // searches of one event
 )
 
 // set sets the number of pieces of a unit, unless there are too many units or it is 0: a zero erases
@@ -58,6 +57,17 @@ func (b *bill) set(name string, n int64) bool {
 	}
 	b.units = append(b.units, unit{name, n})
 	return true
+}
+
+// query counts a search, unless it is empty or comes twice. Gemini 2.5 bills prompts with searches,
+// and Gemini 3 the searches.
+func (b *bill) query(text string) {
+	if text == "" || slices.Contains(b.queries, text) || len(b.queries) == maxQueries {
+		return
+	}
+	b.queries = append(b.queries, text)
+	b.set(webSearch, int64(len(b.queries)))
+	b.set("grounded_prompt", 1)
 }
 
 // other adds what another model used. Those beyond maxOthers count with the last one.

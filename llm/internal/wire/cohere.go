@@ -29,7 +29,6 @@ var CohereRerank = formatOf(Table{
 	},
 	Response: also(billedUnits, map[string]string{"input_else": "usage.{prompt_tokens,total_tokens}"}),
 	OneSided: true,
-	Pieces:   true,
 	Unit:     "rerank_search",
 	NoOutput: true,
 	Errors:   ErrorsCohere,

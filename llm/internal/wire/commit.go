@@ -56,7 +56,7 @@ func (r *reader) stated() bool {
 	f, t := &r.found, &r.format.table
 	prompt := f.Usage.prompt()
 	switch {
-	case t.Pieces && len(f.Units) > 0:
+	case t.Unit != "" && len(f.Units) > 0:
 		return true
 	case (f.Events > 0 || t.NoOutput) && prompt == 0, f.Events > 0 && f.Usage.Total() == prompt:
 		return false

@@ -32,8 +32,7 @@ type Table struct {
 	Lines     bool   // a stream is one document a line
 	Beside    bool   // cached tokens are not part of the input
 	OneSided  bool   // a usage need not state both input and output
-	Pieces    bool   // a response may be billed by the piece alone
-	Unit      string // by which it is
+	Unit      string // the piece by which a response may be billed that states nothing else
 	ImageOut  bool   // output without details is images
 	NoOutput  bool   // a response has no tokens of output
 	AsksUsage bool   // the server states the usage of a stream if stream_options asks for it

@@ -42,10 +42,9 @@ var GeminiGenerate = formatOf(Table{
 		"unnamed": "usageMetadata.**",
 		"named":   "usageMetadata.totalTokenCount usageMetadata.toolUsePromptTokensDetails.**",
 
-		"has:maps_prompt":      "candidates[].groundingMetadata.groundingChunks[].maps",
-		"each:web_search":      "candidates[].groundingMetadata.webSearchQueries[]",
-		"once:grounded_prompt": "candidates[].groundingMetadata.webSearchQueries",
-		"label:service_tier":   "usageMetadata.{trafficType,serviceTier}",
+		"has:maps_prompt":    "candidates[].groundingMetadata.groundingChunks[].maps",
+		"query":              "candidates[].groundingMetadata.webSearchQueries[]",
+		"label:service_tier": "usageMetadata.{trafficType,serviceTier}",
 	},
 	OneSided:   true,
 	FileTokens: 1548,

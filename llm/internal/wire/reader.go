@@ -27,7 +27,6 @@ type reader struct {
 	next     int64 // the sequence_number that the next event would have
 	event    event
 	entry    entry
-	once     string // the piece that the array of pieces is
 	keyed    [48]byte
 	key      []byte // the beginning of the last key, in keyed
 	lone     bool   // the last event that ended held only the usage of a chat

@@ -23,8 +23,7 @@ const (
 	tellUnit                    // a number of pieces
 	tellMilli                   // a number whose thousandth parts are pieces
 	tellMilliElse               // the same, if neither that piece nor tokens are stated
-	tellEach                    // each string is a piece, the same one twice is one
-	tellOnce                    // an array that is one piece if it has such a string
+	tellQuery                   // a search, the same one twice is one
 	tellHas                     // an object that is one piece, however many there are
 	tellCalls                   // a number of calls of all tools that the server runs
 	tellDraws                   // the model of a tool that draws
@@ -65,8 +64,7 @@ var told = map[string]jsonscan.Role{
 	"unit:":           tellUnit,
 	"milli:":          tellMilli,
 	"milli_else:":     tellMilliElse,
-	"each:":           tellEach,
-	"once:":           tellOnce,
+	"query":           tellQuery,
 	"has:":            tellHas,
 	"calls":           tellCalls,
 	"draws":           tellDraws,

@@ -21,7 +21,6 @@ var OpenAITranscriptions = formatOf(Table{
 		"transcript.text.done": "end", "transcription.done": "end", "error": "error",
 	},
 	OneSided:   true,
-	Pieces:     true,
 	Unit:       audioUnit,
 	FileTokens: 1536,
 })

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/headgate/headgate/llm/internal/jsonscan"
@@ -25,8 +26,6 @@ func (r *reader) Begin(_ *jsonscan.Scanner, n *node, kind byte) {
 		e.fault = true
 	case tellItems:
 		e.bill.listed = true
-	case tellOnce:
-		r.once = n.Name
 	case tellHas:
 		e.bill.set(n.Name, 1)
 	case tellEntry:
@@ -93,10 +92,10 @@ func (r *reader) text(s *jsonscan.Scanner, n *node) {
 		}
 	case tellLabel:
 		r.found.Labels = withLabel(r.found.Labels, n.Name, s.Text())
-	case tellEach:
-		r.each(n, string(s.Text()))
+	case tellQuery:
+		e.bill.query(string(s.Text()))
 	case tellDraws:
-		r.draws = string(s.Text())
+		r.draws = cmp.Or(r.draws, string(s.Text()))
 	default:
 		r.entry.text(s.Text(), n.Role)
 	}
@@ -179,20 +178,6 @@ func (r *reader) money(text []byte, role jsonscan.Role) {
 		return
 	}
 	b.cost, b.costed = n, true
-}
-
-// each counts a piece that goes by a string, and the array that it stands in.
-func (r *reader) each(n *node, text string) {
-	b := &r.event.bill
-	if text == "" || slices.Contains(b.strings, text) {
-		return
-	}
-	if len(b.strings) < maxStrings {
-		b.strings = append(b.strings, text)
-	}
-	b.each++
-	b.set(n.Name, b.each)
-	b.set(r.once, 1)
 }
 
 // endDocument ends a response that is one JSON document, or one document of several. Bytes after it
