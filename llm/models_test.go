@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
@@ -94,7 +95,7 @@ func TestLimitsByModelAreOneDecision(t *testing.T) {
 		var trips counting
 		client := server.Client(t)
 		client.AddHook(&trips)
-		gate := core.Must(core.NewRedis(client, core.Config{Prefix: server.Prefix, Timeout: time.Minute}))
+		gate := gatetest.Redis(t, client, core.Config{Prefix: server.Prefix, Timeout: time.Minute})
 		r := newRig(t, core.UnitTokens, 1, func(cfg *llm.Config) {
 			cfg.Guard.Gate, cfg.Models = gate, twoModels()
 			cfg.Guard.Rules = []nethttp.Rule{
