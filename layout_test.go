@@ -3,6 +3,7 @@ package headgate_test
 import (
 	"go/ast"
 	"go/token"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -114,4 +115,25 @@ func divergence(importer, imported string) [2]string {
 		return strings.Join(parts[:same+1], "/")
 	}
 	return [2]string{side(a), side(b)}
+}
+
+// A test that sleeps does so in a bubble, where that takes no time, or says on the line why.
+func TestSleepsHaveReasons(t *testing.T) {
+	listed, err := exec.Command("git", "ls-files", "*_test.go").Output()
+	if err != nil {
+		t.Skipf("no checkout: %v", err)
+	}
+	const sleep = "time." + "Sleep("
+	for _, path := range strings.Fields(string(listed)) {
+		for _, function := range strings.Split(read(t, path), "\n}\n") {
+			if strings.Contains(function, "synctest.") {
+				continue
+			}
+			for line := range strings.Lines(function) {
+				if call := strings.Index(line, sleep); call >= 0 && !strings.Contains(line[call:], "//") {
+					t.Errorf("%s: %q has no reason", path, strings.TrimSpace(line))
+				}
+			}
+		}
+	}
 }

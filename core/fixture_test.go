@@ -29,7 +29,7 @@ const busyTimeout = time.Second
 // eventually returns once a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for giveUp := time.Now().Add(longTimeout); !holds(); time.Sleep(100 * time.Microsecond) {
+	for giveUp := time.Now().Add(longTimeout); !holds(); time.Sleep(100 * time.Microsecond) { // polls
 		if time.Now().After(giveUp) {
 			t.Fatalf("gave up waiting: %s", what)
 		}

@@ -134,7 +134,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 			t.Error(err)
 		}
 		left := 1
-		for giveUp := time.Now().Add(longTimeout); left > 0 && time.Now().Before(giveUp); time.Sleep(50 * time.Millisecond) {
+		for giveUp := time.Now().Add(longTimeout); left > 0 && time.Now().Before(giveUp); time.Sleep(50 * time.Millisecond) { // polls
 			names, err := client.Keys(t.Context(), s.Prefix+"*").Result()
 			if err != nil {
 				t.Fatal(err)
@@ -172,7 +172,7 @@ func TestKeyOutlivesItsLog(t *testing.T) {
 					if i%20 == 0 {
 						plan = rand.IntN(len(widths))
 					}
-					time.Sleep(time.Duration(rand.IntN(2)) * time.Millisecond)
+					time.Sleep(time.Duration(rand.IntN(2)) * time.Millisecond) // windows of the server pass
 					ctx := t.Context()
 					charge.Limit = limits[plan]
 					if d, err := g.Decide(ctx, charge); err != nil || !d.Allowed {

@@ -106,7 +106,9 @@ func TestSlotsAndLinesBlockNoOne(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate) {
 		t.Parallel()
-		u := serve(t, func(http.ResponseWriter, *http.Request) { time.Sleep(10 * time.Millisecond) })
+		u := serve(t, func(http.ResponseWriter, *http.Request) {
+			time.Sleep(10 * time.Millisecond) // slots are held for a while
+		})
 		tr := transport(t, outbound.Config{
 			Base: base(t), Gate: g, MaxWait: 20 * time.Second, Slot: slotOf(t, g, 2),
 			Rules: []outbound.Rule{{
@@ -321,7 +323,7 @@ func TestRoundTrips(t *testing.T) {
 				gatetest.Eventually(t, "nothing is given back any more", func() bool {
 					free := holders(t, slot, u.URL) == 0 // asks Redis too
 					before := count()
-					time.Sleep(100 * time.Millisecond)
+					time.Sleep(100 * time.Millisecond) // what is given back in the background comes within
 					n = count()
 					return n == before && free
 				})

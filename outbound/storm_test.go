@@ -37,7 +37,7 @@ func TestStormLeavesNothing(t *testing.T) {
 		a.ServeHTTP(w, nil)
 		_, _ = io.WriteString(w, "first")
 		_ = http.NewResponseController(w).Flush()
-		time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+		time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) // streams end in any order
 		_, _ = io.WriteString(w, "second")
 	})
 	b.CloseIdleConnections()

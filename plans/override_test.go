@@ -27,7 +27,7 @@ const patience = 20 * time.Second
 // await waits until ready returns true.
 func await(t testing.TB, what string, ready func() bool) {
 	t.Helper()
-	for until := time.Now().Add(patience); !ready(); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(patience); !ready(); time.Sleep(time.Millisecond) { // polls
 		if time.Now().After(until) {
 			t.Fatalf("still not: %s", what)
 		}
@@ -224,7 +224,7 @@ func (slow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 func (d slow) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() == "eval" {
-			time.Sleep(time.Duration(d))
+			time.Sleep(time.Duration(d)) // as a slow link does
 		}
 		return next(ctx, cmd)
 	}

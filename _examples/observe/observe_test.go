@@ -270,7 +270,7 @@ func TestPrometheusScrapes(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("Prometheus has not scraped the example: %v %v", r, err)
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // polls
 	}
 	r, err := query(api, `sum by (policy) (headgate_requests_total{result=~"denied|would_deny"})`)
 	if err != nil || len(r.Result) != 2 {
@@ -292,7 +292,7 @@ func TestPrometheusScrapes(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("rules are not healthy: %v", groups)
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // polls
 	}
 	for _, rule := range groups.Groups[0].Rules {
 		if rule.State == "firing" {
@@ -352,7 +352,7 @@ func TestPageShowsTenantsAndSlots(t *testing.T) {
 		"/page/":                 {">acme</a>"},
 		"/page/subject?key=acme": {"Holders of acme", "route: /exports", "method: GET", "Evict acme, held for"},
 	} {
-		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) { // polls
 			response, err := http.Get(e.operators.URL + path)
 			if err != nil {
 				t.Fatal(err)

@@ -168,7 +168,7 @@ func TestWhyThenWaitThenPass(t *testing.T) {
 		if err != nil || opens.Nanosecond() != 0 {
 			t.Fatal(v.Opens, err)
 		}
-		time.Sleep(time.Until(opens))
+		time.Sleep(time.Until(opens)) // the clock of the server follows
 		if got := a.spend(fastPolicy, 1); !got.Allowed {
 			t.Errorf("the request is denied at %v for %v more", opens, got.RetryAfter)
 		}

@@ -102,18 +102,10 @@ func TestCancelledAcquiresLeaveNothing(t *testing.T) {
 // waitEmpty waits until nobody holds or awaits a slot. Leases of an hour end no wait.
 func waitEmpty(t *testing.T, sem *semaphore.Semaphore, key core.Key) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), longTimeout)
-	defer cancel()
-	for {
-		holders, waiters, err := sem.Holders(ctx, key)
-		if err == nil && len(holders) == 0 && waiters == 0 {
-			return
-		}
-		if ctx.Err() != nil {
-			t.Fatalf("%d holders and %d waiters remain, %v", len(holders), waiters, err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	eventually(t, "nobody holds or awaits a slot", func() bool {
+		holders, waiters, err := sem.Holders(t.Context(), key)
+		return err == nil && len(holders) == 0 && waiters == 0
+	})
 }
 
 // A release that fails is sent again once Redis answers. The lease of an hour does not free the slot.
@@ -298,9 +290,7 @@ func TestHalfMigratedSlotIsAskedAgain(t *testing.T) {
 	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", to.ClusterMyID(t.Context()).Val())
 	var acquired sync.WaitGroup
 	acquired.Go(func() { release(t, acquire(t, sem, level)) })
-	for time.Until(l.Until()) > ttl/2 { // a renewal was due at two thirds
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "a renewal was due at two thirds", func() bool { return time.Until(l.Until()) <= ttl/2 })
 	for _, node := range []*redis.Client{from, to} {
 		do(t, node, "CLUSTER", "SETSLOT", slot, "STABLE")
 	}

@@ -38,7 +38,7 @@ func (s *renewing) RenewAll(ctx context.Context, all []*request.Renewal) {
 	s.rounds = append(s.rounds, len(all))
 	if len(s.rounds) <= s.silent {
 		at, _ := ctx.Deadline()
-		time.Sleep(time.Until(at) / 2)
+		time.Sleep(time.Until(at) / 2) // in a bubble
 		for _, r := range all {
 			r.Err = context.DeadlineExceeded
 		}

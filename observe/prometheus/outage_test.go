@@ -32,7 +32,7 @@ func values(t *testing.T, registry *prometheus.Registry, name string) map[string
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) { // polls
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}

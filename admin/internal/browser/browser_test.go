@@ -103,7 +103,7 @@ func eval[T any](p tab, script string) T {
 // shows waits until the page shows a text. While the browser goes to a page, it cannot be asked.
 func (p tab) shows(want string) {
 	p.t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // polls
 		text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("document.body?.innerText ?? ''"))
 		if err == nil && strings.Contains(squeeze(text), want) {
 			return

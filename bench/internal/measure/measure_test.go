@@ -121,7 +121,7 @@ func TestLoneCost(t *testing.T) {
 	do := func(n int64, takes time.Duration) Do {
 		return func(context.Context, int, int) (bool, error) {
 			reads += n
-			time.Sleep(takes)
+			time.Sleep(takes) // what is measured
 			return true, nil
 		}
 	}

@@ -202,7 +202,7 @@ func TestDoAllEndsInABusyProcess(t *testing.T) {
 		}()
 	}
 	s := newServers(t, func(context.Context, []redis.Cmder) error {
-		time.Sleep(4 * timeout)
+		time.Sleep(4 * timeout)       // in a bubble
 		return os.ErrDeadlineExceeded // of the client
 	}, false)
 	l := newLetter("a", "a")

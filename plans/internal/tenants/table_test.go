@@ -20,7 +20,7 @@ func newTable(t *testing.T, most int) (*tenants.Table[int64], *atomic.Int64) {
 	table := tenants.New(tenants.Config[int64]{
 		Max: most, Retry: time.Minute, Patience: time.Second,
 		Learn: func(context.Context, string, int64, bool) tenants.Answer[int64] {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // in a bubble
 			return tenants.Answer[int64]{Value: calls.Add(1), For: time.Minute}
 		},
 	})
