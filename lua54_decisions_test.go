@@ -146,6 +146,8 @@ func operations(c scriptCall) (names []string) {
 		return []string{"straight window"}
 	case c.script == slidingWindowScript:
 		return []string{"straight sliding_window"}
+	case c.script == slotScript:
+		return []string{"slot"}
 	case argv[0] == "-1":
 		return []string{"short"}
 	case strings.HasPrefix(argv[0], "-"):

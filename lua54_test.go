@@ -193,14 +193,14 @@ func (l *leaseCalls) runShort() bool {
 	var argv []any
 	switch {
 	case name == "acquire":
-		argv = []any{1, own[4], own[5]}
+		argv = []any{own[4], own[5]}
 	case name == "release" && len(own) == 2:
-		argv = []any{0, own[1]}
+		argv = []any{own[1]}
 	default:
 		return false
 	}
 	reply := l.call(slotScript, []string{"{a}:m"}, argv...)
-	if reply[1] == int64(0) {
+	if reply[0] == int64(0) {
 		return false
 	}
 	l.ran["short "+name]++
@@ -243,7 +243,7 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 			}
 		}
 		rest := fmt.Sprint(" 0 ", lease, " ", id, " ", head, levels[id])
-		l.run("acquire", id, 2_000_000, waiters, lease/1000+91_000, rest)
+		l.run("acquire", id, 2_000_000, waiters, lease/1000+301_000, rest)
 	}
 	one := func(id string, waiters, weight int64) {
 		l.run("acquire", id, 2_000_000, waiters, 94_000, fmt.Sprint(" 0 3000000 ", id, " 0 3000000 c - {a} ", weight, " 150"))
@@ -251,6 +251,9 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 	for i := range 40 {
 		one(fmt.Sprint("x", i), 0, 1)
 		l.now += 7
+		if i >= 20 {
+			l.now += 1 - l.now%3 // nothing is queued
+		}
 		l.run("release", fmt.Sprint("x", i))
 	}
 	one("all", 0, 150)

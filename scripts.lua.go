@@ -40,7 +40,7 @@ func scripts() map[string][]string {
 		"admit": slices.Concat(clock,
 			function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
 		"lease": slices.Concat(clock, lease, []string{"lease/batch.lua"}),
-		"slot":  slices.Concat(clock, []string{"lease/text.lua", "lease/short.lua"}),
+		"slot":  slices.Concat(clock, []string{"lease/short.lua"}),
 		"filter": slices.Concat(
 			function("clock()", slices.Concat(clock, []string{"return now, margin"})), // most need no time
 			[]string{"filter/filter.lua"}),

@@ -91,7 +91,7 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 			if err := g.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
-			if keys := admin.Keys(t.Context(), "*").Val(); len(keys) > 0 {
+			if keys := redistest.Keys(t, admin, "*"); len(keys) > 0 {
 				t.Errorf("keys remain: %v", keys)
 			}
 			after()

@@ -543,7 +543,7 @@ func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
 				if len(tokens["shared"]) != 2 || tokens["shared"][0] == tokens["shared"][1] {
 					t.Error(tokens)
 				}
-				if left := admin.Keys(t.Context(), q.server.Prefix+":{*:se7*").Val(); !slices.Equal(left, []string{name}) {
+				if left := redistest.Keys(t, admin, q.server.Prefix+":{*:se7*"); !slices.Equal(left, []string{name}) {
 					t.Error(left)
 				}
 			})

@@ -347,16 +347,12 @@ func (s slots) holders() []semaphore.Holder {
 	return holders
 }
 
-// empty waits until no key of the semaphore is left.
+// empty waits until nobody holds or awaits a slot.
 func (s slots) empty() {
 	s.t.Helper()
 	client := s.redis.Client(s.t)
 	eventually(s.t, "no key of the streams is left", func() bool {
-		keys, err := client.Keys(context.Background(), "*:streams:*").Result()
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		return len(keys) == 0
+		return len(redistest.Keys(s.t, client, "*:streams:*")) == 0
 	})
 }
 

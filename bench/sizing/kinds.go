@@ -125,6 +125,13 @@ func others(gate *core.Gate, client redis.UniversalClient, keys []core.Key) ([]k
 	acquire := func(ctx context.Context, key int) (*semaphore.Lease, error) {
 		return slots.Acquire(ctx, semaphore.Request{Caps: []semaphore.Cap{{Key: keys[key], Limit: 20}}})
 	}
+	release := func(ctx context.Context, key int) error {
+		l, err := acquire(ctx, key)
+		if err != nil {
+			return err
+		}
+		return l.Release(ctx)
+	}
 	once := func(ctx context.Context, key int) error {
 		return webhooks.Do(ctx, keys[key], 0, func(context.Context) error { return nil })
 	}
@@ -151,13 +158,7 @@ func others(gate *core.Gate, client redis.UniversalClient, keys []core.Key) ([]k
 			_, err := acquire(ctx, key)
 			return err
 		}), nil},
-		{"slot: an acquire and its release, nobody else there", nil, func(ctx context.Context, key int) error {
-			l, err := acquire(ctx, key)
-			if err != nil {
-				return err
-			}
-			return l.Release(ctx)
-		}},
+		{"slot: an acquire and its release, nobody else there", release, release},
 		{"once: a key that is done", once, nil},
 		{"filter: an item, 1 % false positives", nil, item},
 		{"plan: the override of a tenant", func(ctx context.Context, key int) error {

@@ -55,7 +55,7 @@ func TestEvictedHolderLosesItsLease(t *testing.T) {
 			if err := g.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if left := s.Client(t).Keys(t.Context(), "*").Val(); len(left) > 0 {
+			if left := redistest.Keys(t, s.Client(t), "*"); len(left) > 0 {
 				t.Errorf("keys remain: %v", left)
 			}
 		})

@@ -126,7 +126,7 @@ func TestWaiterPollsWithoutPubSub(t *testing.T) {
 			if err := g.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
-			for _, key := range s.Client(t).Keys(t.Context(), "*").Val() {
+			for _, key := range redistest.Keys(t, s.Client(t), "*") {
 				if !strings.Contains(key, "{ping}") && !strings.Contains(key, "{pong}") {
 					t.Errorf("%s remains", key)
 				}
@@ -184,7 +184,7 @@ func TestLeasesSurviveFailover(t *testing.T) {
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	keys := client.Keys(t.Context(), "*").Val()
+	keys := redistest.Keys(t, client, "*")
 	// The probe belongs to the circuit.
 	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasSuffix(key, ":ping"+request.BundleSuffix) })
 	if len(keys) > 0 {
@@ -212,7 +212,7 @@ func TestWaitersAreNotifiedOnCluster(t *testing.T) {
 		}
 	}
 	for _, s := range c.Nodes {
-		if keys := s.Client(t).Keys(t.Context(), "*").Val(); len(keys) > 0 {
+		if keys := redistest.Keys(t, s.Client(t), "*"); len(keys) > 0 {
 			t.Errorf("keys remain: %v", keys)
 		}
 	}

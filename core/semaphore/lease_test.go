@@ -163,7 +163,7 @@ func TestLossPoliciesAfterFlush(t *testing.T) {
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if left := client.Keys(t.Context(), "*").Val(); len(left) > 0 {
+	if left := redistest.Keys(t, client, "*"); len(left) > 0 {
 		t.Errorf("keys remain: %v", left)
 	}
 }

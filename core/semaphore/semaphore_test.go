@@ -52,7 +52,7 @@ func eachLeaseGateWith(t *testing.T, cfg core.Config, f func(t *testing.T, g *co
 		client := s.Client(t)
 		cfg.Prefix = s.Prefix
 		runAndClose(t, redisGate(t, client, cfg))
-		if left := client.Keys(context.Background(), s.Prefix+"*").Val(); len(left) > 0 {
+		if left := redistest.Keys(t, client, s.Prefix+"*"); len(left) > 0 {
 			t.Errorf("keys remain: %v", left)
 		}
 	})

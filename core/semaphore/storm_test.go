@@ -148,8 +148,8 @@ func checkDrained(t *testing.T, client *redis.Client, limit int) {
 		t.Errorf("beyond the limit: %v", err)
 	}
 	release(t, leases...)
-	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
-		t.Errorf("keys remain: %v, %v", keys, err)
+	if keys := redistest.Keys(t, client, "*"); len(keys) > 0 {
+		t.Errorf("keys remain: %v", keys)
 	}
 }
 

@@ -46,17 +46,17 @@ func (x *script) runShort(t *testing.T, now int64, args []any) []any {
 	var argv []any
 	switch {
 	case args[0] == "acquire":
-		argv = []any{1, args[4], args[5]}
+		argv = []any{args[4], args[5]}
 	case args[0] == "release" && len(args) == 2:
-		argv = []any{0, args[1]}
+		argv = []any{args[1]}
 	default:
 		return nil
 	}
 	reply, err := x.short.Run(context.Background(), x.client, x.keys[1:2], append(argv, now)...).Int64Slice()
 	switch {
-	case err != nil || len(reply) != 2:
+	case err != nil || len(reply) != 1:
 		t.Fatalf("%v: %v, %v", args, reply, err)
-	case reply[1] == 0:
+	case reply[0] == 0:
 		return nil
 	case args[0] == "acquire":
 		return []any{reply[0]}
@@ -113,7 +113,7 @@ func (x *script) runAll(t *testing.T, now int64, operations ...[]any) (replies [
 }
 
 func acquireArgs(q Request) []any {
-	return []any{"acquire", q.ID, q.Patience, q.Waiters, q.Lease/1000 + 91_000, q.Lone()}
+	return []any{"acquire", q.ID, q.Patience, q.Waiters, q.Lease/1000 + 301_000, q.Lone()}
 }
 
 func (g Grant) reply() string {
@@ -166,7 +166,9 @@ func (s *Scope) state() string {
 	for node, n := range s.clock {
 		lines = append(lines, fmt.Sprint("s c:", node, " ", n))
 	}
-	if !s.Idle() {
+	if s.Idle() && s.token > 0 {
+		lines = append(lines, fmt.Sprint("m token ", s.token))
+	} else if !s.Idle() {
 		scope := fmt.Sprintf("m scope %d,%d,%d,%d,%d", s.last, s.ahead, s.token, s.hold, s.holders.len())
 		if n := s.patience.len(); n > 0 {
 			scope += fmt.Sprintf(" and %d,%d,%d,%d", s.ticket, len(s.readyAt), n, s.since)
@@ -230,6 +232,9 @@ func unfold(t *testing.T, lone string) string {
 		}
 	}
 	granted, seen, id, request := times[0], times[0]+times[1], words[3], words[4:]
+	if times[2] == 0 {
+		return fmt.Sprint("m token ", granted)
+	}
 	lines := []string{
 		fmt.Sprint("h ", id, " ", seen+times[2]),
 		fmt.Sprintf("m %s - %d %d %s", id, granted, granted, strings.Join(request, " ")),

@@ -9,7 +9,7 @@ func (s *Scope) begin(now int64) {
 			records: make(map[string]*record), waiters: make(map[string][]place),
 			ready: make(map[string][]place), readyAt: make(map[string]position),
 			used: make(map[string]int64), newest: make(map[string]newest), accounts: newAccounts(),
-			Tell: s.Tell,
+			token: s.token, last: s.last, Tell: s.Tell,
 		}
 	}
 	if now+s.ahead < s.last {
@@ -29,13 +29,14 @@ func (s *Scope) begin(now int64) {
 	s.promoteAll(roots)
 }
 
-// finish resets an idle scope, as the script deletes its keys.
+// finish resets an idle scope to its last token, as the script does. The token is a time too: the
+// scope's clock does not step back behind it.
 func (s *Scope) finish() {
 	s.last = s.now
 	if s.patience.len() == 0 {
 		s.ticket, s.accounts = 0, newAccounts()
 	}
 	if s.Idle() {
-		*s = Scope{Tell: s.Tell}
+		*s = *NewScope(s.token, s.Tell)
 	}
 }

@@ -8,8 +8,8 @@ package lease
 // full length; a waiter that has died frees its slot after that time.
 const Claim = 5_000_000
 
-// Scope is the state of all nodes that share an outermost key. The zero value is idle. It is not
-// safe for concurrent use.
+// Scope is the state of all nodes that share an outermost key. The zero value is idle, as is a scope
+// of NewScope. It is not safe for concurrent use.
 type Scope struct {
 	holders  deadlines // of leases
 	patience deadlines // of waiters' places; "!id": of eviction marks
@@ -20,7 +20,7 @@ type Scope struct {
 	used     map[string]int64    // by node: weight in use
 	newest   map[string]newest   // by node, while somebody waits at it or below it
 	accounts
-	token  int64 // the last one granted
+	token  int64 // the last one granted, also of a scope that was idle since
 	ticket int64 // the last one given while somebody waits
 	hold   int64 // mean, in microseconds
 	last   int64 // time of the last operation
@@ -50,6 +50,15 @@ func newAccounts() accounts {
 		account: make(map[string]int64), clock: make(map[string]int64), debts: make(map[string][]place),
 	}
 }
+
+// NewScope returns an idle scope whose tokens are above a given one. It calls tell with every message
+// to publish.
+func NewScope(token int64, tell func(channel, message string)) *Scope {
+	return &Scope{token: token, last: token, Tell: tell}
+}
+
+// Token returns the last token granted, or 0.
+func (s *Scope) Token() int64 { return s.token }
 
 // Idle reports whether the scope has no holder, no waiter and no eviction mark.
 func (s *Scope) Idle() bool { return s.holders.len()+s.patience.len() == 0 }

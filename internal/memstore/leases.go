@@ -16,6 +16,7 @@ type Leases struct {
 
 	mu     sync.Mutex
 	scopes map[string]*lease.Scope
+	token  int64 // the highest one of the scopes that are idle
 }
 
 // NewLeases returns a store on a clock of microseconds. It calls tell with each message to a waiter
@@ -29,11 +30,12 @@ func (l *Leases) in(scope string, f func(s *lease.Scope, now int64)) {
 	defer l.mu.Unlock()
 	s := l.scopes[scope]
 	if s == nil {
-		s = &lease.Scope{Tell: func(_, message string) { l.tell(message) }}
+		s = lease.NewScope(l.token, func(_, message string) { l.tell(message) })
 		l.scopes[scope] = s
 	}
 	f(s, l.clock())
 	if s.Idle() {
+		l.token = max(l.token, s.Token())
 		delete(l.scopes, scope)
 	}
 }

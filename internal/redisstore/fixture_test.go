@@ -94,26 +94,17 @@ func slotRequest(id string) lease.Request {
 // leaseOperation returns the one operation on a lease that a command is, and its id.
 func leaseOperation(cmd redis.Cmder) (operation, id string) {
 	argv := cmd.Args()[3+*cmd.Args()[2].(*int64):]
-	if !isShort(cmd) {
+	if *cmd.Args()[2].(*int64) > 1 { // not the short form
 		return *argv[0].(*string), *argv[1].(*string)
 	}
-	if *argv[0].(*int64) == 1 {
-		return "acquire", strings.Fields(*argv[2].(*string))[2]
+	if len(argv) > 1 {
+		return "acquire", strings.Fields(*argv[1].(*string))[2]
 	}
-	return "release", *argv[1].(*string)
+	return "release", *argv[0].(*string)
 }
-
-// isShort reports whether an operation on a lease is in the short form.
-func isShort(cmd redis.Cmder) bool { return *cmd.Args()[2].(*int64) == 1 }
 
 // answerLease lets an operation on a lease succeed.
-func answerLease(cmd redis.Cmder) {
-	reply := []int64{1, 1}
-	if !isShort(cmd) {
-		reply = reply[:1]
-	}
-	setReply(cmd, reply)
-}
+func answerLease(cmd redis.Cmder) { setReply(cmd, []int64{1}) }
 
 // warm makes a server known to be quick: it answers the release of a slot with one number.
 func warm(t *testing.T, s *redisstore.Store) {

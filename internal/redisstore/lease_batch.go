@@ -37,7 +37,7 @@ func (b *leaseBatch) Command() trips.Command {
 	if b.short {
 		script = b.schema.slot
 	}
-	b.ints = slices.Grow(b.ints, 2)
+	b.ints = slices.Grow(b.ints, 1)
 	b.args = script.Begin(b.args)
 	if b.short {
 		b.encodeShort()
@@ -72,11 +72,7 @@ func (b *leaseBatch) encodeShort() {
 	for _, k := range b.calls {
 		b.args = append(b.args, k.args[0])
 	}
-	acquires := b.next()
 	for _, k := range b.calls {
-		if k.Releases == nil {
-			*acquires++
-		}
 		b.args = append(b.args, k.args[1:]...)
 	}
 }
@@ -109,15 +105,13 @@ func (b *leaseBatch) Deliver(r trips.Reply) error {
 	return nil
 }
 
-// deliverShort gives each call its part of the reply: the token of its slot, 1 for a release, or 0.
+// deliverShort gives each call its part of the reply: one number.
 func (b *leaseBatch) deliverShort(reply []int64) error {
-	if len(reply) != 1+len(b.calls) {
+	if len(reply) != len(b.calls) {
 		return trips.ErrReply
 	}
 	for i, k := range b.calls {
-		if k.reply = reply[1+i : 2+i]; k.Releases == nil && reply[1+i] != 0 {
-			k.reply = reply[:1]
-		}
+		k.reply = reply[i : i+1]
 	}
 	return nil
 }

@@ -20,8 +20,9 @@ func (a *arguments) leaseKeys(scope string) {
 
 const (
 	acquireWords = 5 // the number of ARGV of an acquire behind the operation
-	// loneMargin is for how many milliseconds longer than its lease Redis keeps a lone holder.
-	loneMargin = 91_000
+	// loneMargin is for how many milliseconds longer than its lease Redis keeps a lone holder: five
+	// minutes, as it keeps the last token, and the scripts' margin.
+	loneMargin = 301_000
 )
 
 // acquire writes the ARGV of an acquire behind the operation.

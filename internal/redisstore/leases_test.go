@@ -39,7 +39,7 @@ func TestSecondRoundTripHasItsTime(t *testing.T) {
 					}
 					operations := numberOf(cmd.Args()[2]) // of the short form, or times the keys of a scope
 					if *cmd.Args()[1].(*string) == slotSHA {
-						setReply(cmd, make([]int64, 1+operations))
+						setReply(cmd, make([]int64, operations))
 						return nil
 					}
 					var reply []int64

@@ -181,7 +181,7 @@ func TestThirdRoundTripIsForLeases(t *testing.T) {
 		decided := sends(1)
 		decided <- []int64{0, 0, 0, 1}
 		released := sends(1) // in the same pipeline
-		released <- []int64{1, 1}
+		released <- []int64{1}
 		second <- []int64{0, 0, 0, 1}
 		synctest.Wait()
 	})

@@ -8,12 +8,12 @@
 --        error
 
 if #KEYS == 5 then
-  local token = lone(KEYS, 1, ARGV, 1, #ARGV, now, margin)
-  return token and {token} or lease(KEYS, ARGV, now, margin)
+  local own = lone(KEYS, 1, ARGV, 1, #ARGV, now, margin)
+  return type(own) == 'number' and {own} or own or lease(KEYS, ARGV, now, margin)
 end
 
 local reply, n, at, stamp = {}, 0, 0, text(now)
-local unfolded = {} -- the scopes that have no lone holder any more
+local unfolded = {} -- the scopes whose records are a hash
 for key = 1, #KEYS, 5 do
   local from, last = at + 2, at + 1 + ARGV[at + 1]
   local ok, own = true, nil
@@ -21,9 +21,9 @@ for key = 1, #KEYS, 5 do
     ok, own = pcall(lone, KEYS, key, ARGV, from, last, now, margin, stamp)
   end
   if not own then
-    unfolded[KEYS[key]] = true
-    local keys, argv = {unpack(KEYS, key, key + 4)}, {unpack(ARGV, from, last)}
-    ok, own = pcall(lease, keys, argv, now, margin)
+    local keys, argv, folded = {unpack(KEYS, key, key + 4)}, {unpack(ARGV, from, last)}, nil
+    ok, own, folded = pcall(lease, keys, argv, now, margin)
+    unfolded[KEYS[key]] = not folded
   end
   if not ok then
     n = n + 1

@@ -30,7 +30,7 @@ if idle and scope and operation == 'acquire' and not values[2] then
     call('ZADD', KEYS[1], now + lease_time, id)
     call(unpack(set))
     if longer then
-      local ttl = latest_end - math.floor(now / 1000) + 60000 + margin
+      local ttl = latest_end - math.floor(now / 1000) + 300000 + margin
       call('PEXPIRE', KEYS[1], ttl)
       call('PEXPIRE', KEYS[2], ttl)
     end
@@ -58,26 +58,27 @@ end
 if idle and operation == 'release' and #ARGV == 2 and string.find(values[2] or '', ' ', 1, true) then
   if holders == 1 then
     call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
-  else
-    local granted, levels = string.match(values[2], '^%S+ %S+ (%S+) %S+ %S+ %S+ %S+( .*)$')
-    local nodes, weights = {nil, nil}, {nil, nil}
-    for node, weight in string.gmatch(levels, ' (%S+) (%S+) %S+') do
-      nodes[#nodes + 1], weights[#weights + 1] = 'u:' .. node, weight
-    end
-    local set, gone = {'HSET', KEYS[2], 'scope', nil, nil, nil}, {'HDEL', KEYS[2], id, nil}
-    set[4] = scope_text(text(now), ahead, token, mean_hold(hold, now - granted), holders - 1,
-      earliest_end, latest_end)
-    for i, used in ipairs(call('HMGET', KEYS[2], unpack(nodes))) do
-      local left = (used or 0) - weights[i]
-      if left ~= 0 then
-        set[#set + 1], set[#set + 2] = nodes[i], left .. ''
-      else
-        gone[#gone + 1] = nodes[i]
-      end
-    end
-    call('ZREM', KEYS[1], id)
-    call(unpack(set))
-    call(unpack(gone))
+    redis.pcall('SET', KEYS[2], token .. vacant, 'PX', 300000 + margin)
+    return {1}, true
   end
+  local granted, levels = string.match(values[2], '^%S+ %S+ (%S+) %S+ %S+ %S+ %S+( .*)$')
+  local nodes, weights = {nil, nil}, {nil, nil}
+  for node, weight in string.gmatch(levels, ' (%S+) (%S+) %S+') do
+    nodes[#nodes + 1], weights[#weights + 1] = 'u:' .. node, weight
+  end
+  local set, gone = {'HSET', KEYS[2], 'scope', nil, nil, nil}, {'HDEL', KEYS[2], id, nil}
+  set[4] = scope_text(text(now), ahead, token, mean_hold(hold, now - granted), holders - 1,
+    earliest_end, latest_end)
+  for i, used in ipairs(call('HMGET', KEYS[2], unpack(nodes))) do
+    local left = (used or 0) - weights[i]
+    if left ~= 0 then
+      set[#set + 1], set[#set + 2] = nodes[i], left .. ''
+    else
+      gone[#gone + 1] = nodes[i]
+    end
+  end
+  call('ZREM', KEYS[1], id)
+  call(unpack(set))
+  call(unpack(gone))
   return {1}
 end

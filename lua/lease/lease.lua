@@ -2,7 +2,8 @@
 -- all nodes that share an outermost key; a node is the key of one level.
 --
 -- KEYS   holders   sorted set: id, end of its lease
---        records   hash, see below; a text while it is that of lua/lease/lone.lua, which runs before
+--        records   hash, see below; a text while it is that of lua/lease/lone.lua, which runs before,
+--                  and after the last release
 --        waiters   sorted set, by text: "node ticket id"; "~node rank child" for a ready child;
 --                  "~node  account child" for a debt
 --        patience  sorted set: id, end of the waiter's place; "!id", end of an eviction mark
@@ -66,6 +67,8 @@
 -- Commands, strings, tables and captured variables cost most of a run. So the commonest steps return
 -- before the functions of the others exist, and what nobody asks for is neither read nor written.
 --
+-- The script returns its reply, and true if the records are no hash any more.
+--
 -- A line of two dashes, a colon and a name stands for the file of that name in lua/lease.
 
 local call, operation, id = redis.call, ARGV[1], ARGV[2]
@@ -127,7 +130,7 @@ if queue ~= '' then
   nodes, places, evicted_until, since = nodes + 0, places + 0, evicted_until + 0, since + 0
 end
 
--- Every key lives until a minute after latest_end. latest_end is set half a minute further than
+-- Every key lives until five minutes after latest_end. latest_end is set half a minute further than
 -- needed, so that most runs set no TTL; touched marks the keys that may be new and need one.
 local touched = {false, false, false, false, false}
 
@@ -180,8 +183,9 @@ end
 if holders + places == 0 then
   if scope then
     call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+    redis.pcall('SET', KEYS[2], token .. vacant, 'PX', 300000 + margin)
   end
-  return reply
+  return reply, true
 end
 scope = scope_text(at, ahead, token, hold, holders, earliest_end, latest_end)
 if places > 0 then
@@ -203,7 +207,7 @@ if #gone > 2 then
 end
 for key, new in pairs(touched) do
   if new and (key == 2 or (key == 1 and holders or places) > 0) then
-    call('PEXPIRE', KEYS[key], latest_end - math.floor(now / 1000) + 60000 + margin)
+    call('PEXPIRE', KEYS[key], latest_end - math.floor(now / 1000) + 300000 + margin)
   end
 end
 return reply

@@ -4,27 +4,44 @@
 -- its own renewal or release unfolds it into the keys of lua/lease/lease.lua.
 -- It takes an acquire and a release from 30 us of Redis to 13 us.
 --
+-- After the last release the text is "token 0 0 - 0 1 - - - 1 1", a holder whose lease has ended. It
+-- lives for at least five minutes, so that tokens rise even if Redis's clock steps back.
+--
 -- KEYS, ARGV  as in lua/lease/lease.lua, from key and from at to last
 -- stamp       the text of now, or nil
--- Returns     the one value of the reply of a renewal; 3 for a release; the fencing token of an
+-- Returns     the reply, or its one value for a renewal; 3 for a release; the fencing token of an
 --             acquire. nil if lua/lease/lease.lua decides
+
+local vacant = ' 0 0 - 0 1 - - - 1 1' -- behind the last token
 
 local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   local call, operation, records = redis.call, ARGV[at], KEYS[key + 1]
-  if operation == 'acquire' and
-    call('SET', records, (stamp or text(now)) .. ARGV[last], 'NX', 'PX', ARGV[at + 4]) then
-    return now
-  end
   local value = call('MGET', records)[1] -- unlike GET, it finds nothing in a hash and does not fail
   local granted, after, left, id = string.match(value or '', '^(%d+) (%d+) (%d+) (%S+) ')
+  local free = left == '0'
+  if operation == 'acquire' and (not value or free and granted + 0 < now) and
+    call('SET', records, (stamp or text(now)) .. ARGV[last], value and 'XX' or 'NX',
+      'PX', ARGV[at + 4]) then
+    return now
+  end
   if not granted then
     return nil
+  end
+  if free and operation ~= 'acquire' then
+    local reply = {operation == 'list' and math.max(now, granted + 0) or nil}
+    for i = at + (operation == 'renew' and 2 or 1), last do
+      reply[#reply + 1] = 0
+    end
+    return reply
   end
   local seen = granted + after
   local ends = seen + left
   local expired = now < seen or ends <= now -- or its clock has stepped back
   if operation == 'release' and last == at + 1 and id == ARGV[last] and not expired then
-    call('DEL', records)
+    if redis.pcall('SET', records, granted .. vacant, 'KEEPTTL').err then -- no memory, except behind a DEL
+      call('DEL', records)
+      redis.pcall('SET', records, granted .. vacant, 'PX', 300000 + margin)
+    end
     return 3
   end
   local request = string.match(value, '^%d+ %d+ %d+ %S+ (.*)$')
@@ -36,7 +53,7 @@ local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
     left = math.max(wanted, ends) - now
     call('SET', records,
       string.format('%s %.0f %.0f %s %s', granted, now - granted, left, id, request), 'PX',
-      math.floor(left / 1000) + 90000 + margin)
+      math.floor(left / 1000) + 300000 + margin)
     return left
   end
   local milliseconds = math.floor(ends / 1000)
@@ -46,7 +63,7 @@ local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   for node, weight in string.gmatch(levels, ' (%S+) (%S+) %S+') do
     set[#set + 1], set[#set + 2] = 'u:' .. node, weight
   end
-  local ttl = math.max(0, milliseconds - math.floor(now / 1000)) + 90000 + margin
+  local ttl = math.max(0, milliseconds - math.floor(now / 1000)) + 300000 + margin
   call('HSET', KEYS[key + 4], 'since', '') -- what Redis rejects, it rejects before the holder is lost
   call('DEL', KEYS[key], KEYS[key + 2], KEYS[key + 3], KEYS[key + 4]) -- Redis may have lost a hash
   call('ZADD', KEYS[key], text(ends), id)

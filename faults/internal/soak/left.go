@@ -64,9 +64,9 @@ func remains(l *lab.Lab) error {
 
 // alive returns an error if a key has a lease, a place in a queue or a hold that has not ended. Most
 // are members of a sorted set, by their end. One that is alone at its outermost key is a text, which
-// Redis keeps for 91 s longer than the lease.
+// Redis keeps for 301 s longer than the lease, and as long as that after its release.
 func alive(ctx context.Context, admin *redis.Client, key string, ttl time.Duration) error {
-	const alone = 91 * time.Second
+	const alone = 301 * time.Second
 	switch admin.Type(ctx, key).Val() {
 	case "zset":
 		now := admin.Time(ctx).Val().UnixMicro()
