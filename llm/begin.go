@@ -4,6 +4,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -12,12 +13,12 @@ import (
 )
 
 // begin reads a request and estimates it.
-func (m *Meter) begin(r *http.Request, f *wire.Format) (x *exchange, fault *wire.Fault) {
+func (m *Meter) begin(w http.ResponseWriter, r *http.Request, f *wire.Format) (x *exchange, fault *wire.Fault) {
 	if !plain(r.Header) {
 		return nil, invalid(http.StatusUnsupportedMediaType, "invalid_request",
 			"The body must be UTF-8 without a Content-Encoding.")
 	}
-	body, fault := m.read(r, f)
+	body, fault := m.read(w, r, f)
 	if fault != nil {
 		return nil, fault
 	}
@@ -98,8 +99,8 @@ func overloaded(f *wire.Format) *wire.Fault {
 	}
 }
 
-// read reads the whole body, if it is not too long.
-func (m *Meter) read(r *http.Request, f *wire.Format) (*heldBody, *wire.Fault) {
+// read reads the whole body, if it is not too long and comes fast enough.
+func (m *Meter) read(w http.ResponseWriter, r *http.Request, f *wire.Format) (*heldBody, *wire.Fault) {
 	long := func() *wire.Fault {
 		return invalid(http.StatusRequestEntityTooLarge, "request_too_large",
 			"The body is too long.")
@@ -108,19 +109,24 @@ func (m *Meter) read(r *http.Request, f *wire.Format) (*heldBody, *wire.Fault) {
 		return nil, long()
 	}
 	body := &heldBody{of: &m.bodies}
-	if r.Body == nil {
+	if r.Body == nil || r.Body == http.NoBody {
 		return body, nil
 	}
-	room, err := body.fill(r.Body, r.ContentLength, m.cfg.MaxBody)
+	body.key = m.bodyKey(r, f)
+	from := paced(w, r)
+	room, err := body.fill(from, r.ContentLength, m.cfg.MaxBody)
 	var fault *wire.Fault
 	switch {
 	case !room:
 		fault = overloaded(f)
 	case errors.As(err, new(*http.MaxBytesError)) || int64(len(body.rest)) > m.cfg.MaxBody:
 		fault = long()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		fault = invalid(http.StatusRequestTimeout, "request_timeout", "The body comes too slowly.")
 	case err != nil:
 		fault = invalid(http.StatusBadRequest, "invalid_request", "The body breaks off.")
 	default:
+		from.done()
 		return body, nil
 	}
 	body.drop()

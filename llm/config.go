@@ -61,8 +61,13 @@ type Config struct {
 	MaxBody int64
 	// MaxBodies is the most memory in bytes that the bodies of all requests take at a time. A
 	// request whose body would take more is refused with 503, or StatusOverloaded, and a
-	// Retry-After of a second. A body takes up to twice what has come of it. Zero means 256 MiB, or
-	// MaxBody if that is more. It is at least MaxBody.
+	// Retry-After of a second. A body takes up to twice what has come of it. Several bodies of one
+	// Guard.Scope, or else of one key of the first budget, take no more than they leave. These
+	// functions are asked once before the body is read, for a request without a model. Zero means
+	// 256 MiB, or MaxBody if that is more. It is at least MaxBody.
+	//
+	// A body must come within 10 seconds and a second for each 16 KiB of it. A slower one is refused
+	// with 408, if the ResponseWriter can set the deadline of a read.
 	MaxBodies int64
 	// MaxOutput is the number of output tokens that the estimate of one answer has for a request that
 	// states no cap. It is at most 1e9. Zero means 4,096. Model.MaxOutput replaces it.

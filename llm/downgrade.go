@@ -45,7 +45,7 @@ func (m *Meter) downgrade(r *http.Request, denied *nethttp.Admission) bool {
 		return false
 	}
 	_ = x.body.Close() // cannot fail
-	next.body, next.whole = m.bodies.hold(body), nil
+	next.body, next.whole = m.bodies.hold(x.body.key, body), nil
 	*x, r.URL = next, at
 	x.replaceBody(r)
 	return true

@@ -97,7 +97,7 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) *exchange {
 		h.meter.other(w, r)
 		return nil
 	}
-	x, fault := h.meter.begin(r, f)
+	x, fault := h.meter.begin(w, r, f)
 	if fault != nil {
 		fault.Write(w, r, f.Errors())
 		return nil

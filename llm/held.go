@@ -1,32 +1,56 @@
 package llm
 
 import (
+	"context"
 	"io"
+	"net/http"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate/llm/internal/wire"
 )
 
-// bodies bounds the bytes that the bodies of a Meter's requests take at a time.
+// bodies bounds the bytes that the bodies of a Meter's requests take at a time, and shares them among
+// keys, such as tenants.
 type bodies struct {
 	most int64
-	held atomic.Int64
+	mu   sync.Mutex
+	held int64
+	by   map[string]int64 // the part of each key
 }
 
-// take takes more bytes, or none if there are not as many left.
-func (b *bodies) take(n int64) bool {
-	if b.held.Add(n) <= b.most {
-		return true
+// take takes more bytes for a body that has taken some, or none if there are not as many left. One key
+// leaves as much as it has, so n keys leave a part in n+1. Its only body may take all.
+func (b *bodies) take(key string, had, n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	mine, left := b.by[key]+n, b.most-b.held-n
+	if left < 0 || mine > had+n && mine > left {
+		return false
 	}
-	b.held.Add(-n)
-	return false
+	b.addLocked(key, n)
+	return true
+}
+
+// add takes or gives back bytes, whatever is left.
+func (b *bodies) add(key string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.addLocked(key, n)
+}
+
+func (b *bodies) addLocked(key string, n int64) {
+	b.held += n
+	if b.by[key] += n; b.by[key] == 0 {
+		delete(b.by, key)
+	}
 }
 
 // heldBody is a body in memory that drops what has been read. An HTTP client may close it in one
 // goroutine while another one reads.
 type heldBody struct {
-	of *bodies
+	of  *bodies
+	key string
 
 	mu   sync.Mutex
 	rest []byte
@@ -34,9 +58,9 @@ type heldBody struct {
 }
 
 // hold returns the body of bytes that have come. It may exceed the bound for one request.
-func (b *bodies) hold(bytes []byte) *heldBody {
-	h := &heldBody{of: b, rest: bytes, size: int64(cap(bytes))}
-	b.held.Add(h.size)
+func (b *bodies) hold(key string, bytes []byte) *heldBody {
+	h := &heldBody{of: b, key: key, rest: bytes, size: int64(cap(bytes))}
+	b.add(key, h.size)
 	return h
 }
 
@@ -68,7 +92,7 @@ func (b *heldBody) fill(r io.Reader, stated, most int64) (room bool, err error) 
 
 // grow gives the body the memory of so many bytes.
 func (b *heldBody) grow(size int64) bool {
-	if !b.of.take(size - b.size) {
+	if !b.of.take(b.key, b.size, size-b.size) {
 		return false
 	}
 	b.size = size
@@ -81,7 +105,7 @@ func (b *heldBody) injectUsage() {
 	b.rest = wire.InjectUsage(b.rest)
 	more := int64(cap(b.rest)) - b.size
 	b.size += more
-	b.of.held.Add(more)
+	b.of.add(b.key, more)
 }
 
 // Read implements io.Reader.
@@ -107,6 +131,61 @@ func (b *heldBody) Close() error {
 }
 
 func (b *heldBody) drop() {
-	b.of.held.Add(-b.size)
+	b.of.add(b.key, -b.size)
 	b.rest, b.size = nil, 0
+}
+
+const (
+	// A client may take bodyPatience for a body, and a second for each leastRate bytes of it. A slower
+	// one would hold memory of others for as long as it likes.
+	bodyPatience = 10 * time.Second
+	leastRate    = 16 << 10
+)
+
+// pacedBody is a body that must come at the least rate.
+type pacedBody struct {
+	io.Reader
+	server *http.ResponseController
+	begun  time.Time
+	last   time.Time // by which the server wants all of it, or zero
+	n      int64
+}
+
+func paced(w http.ResponseWriter, r *http.Request) *pacedBody {
+	p := &pacedBody{Reader: r.Body, server: http.NewResponseController(w), begun: time.Now()}
+	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ReadTimeout > 0 {
+		p.last = p.begun.Add(s.ReadTimeout)
+	}
+	return p
+}
+
+// Read implements io.Reader.
+func (p *pacedBody) Read(b []byte) (int, error) {
+	by := p.begun.Add(bodyPatience + time.Duration(p.n)*time.Second/leastRate)
+	if !p.last.IsZero() && p.last.Before(by) {
+		by = p.last
+	}
+	_ = p.server.SetReadDeadline(by) // not every ResponseWriter can
+	n, err := p.Reader.Read(b)
+	p.n += int64(n)
+	return n, err
+}
+
+// done ends the deadline, which net/http does for HTTP/1 alone.
+func (p *pacedBody) done() { _ = p.server.SetReadDeadline(time.Time{}) }
+
+// bodyKey returns whose share of the bodies a request takes. Its functions know no model yet.
+func (m *Meter) bodyKey(r *http.Request, f *wire.Format) string {
+	x := &exchange{meter: m, request: wire.Request{Format: f}}
+	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+	if m.cfg.Guard.Scope != nil {
+		key, _ := m.cfg.Guard.Scope(r)
+		return key
+	}
+	for _, b := range m.cfg.Budgets {
+		if key, err := b.Key(r); err == nil {
+			return key
+		}
+	}
+	return ""
 }

@@ -85,7 +85,7 @@ func newMeter(cfg Config) *Meter {
 		cfg: cfg, formats: formatsOf(cfg.Routes), guards: make(map[*wire.Format]*nethttp.Guard),
 		lessons: map[string]*lessons{"": new(lessons)},
 	}
-	m.bodies.most = cfg.MaxBodies + wire.UsageBytes
+	m.bodies.most, m.bodies.by = cfg.MaxBodies+wire.UsageBytes, make(map[string]int64)
 	m.catalogNow()
 	for name := range cfg.Models {
 		m.lessons[name] = new(lessons)
