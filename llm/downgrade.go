@@ -20,7 +20,8 @@ func (m *Meter) downgrade(r *http.Request, denied *nethttp.Admission) bool {
 		return false
 	}
 	name := m.cfg.Downgrade(r, denied)
-	if name == "" || name == x.request.Model || len(x.request.Models) > 1 {
+	if name == "" || name == x.request.Model || len(x.request.Models) > 1 || x.request.Fallbacks ||
+		!x.request.InBody && !x.request.InPath {
 		return false
 	}
 	next := *x

@@ -39,6 +39,9 @@ func TestEveryNamedModelIsChecked(t *testing.T) {
 		{"names as fallbacks", chatPath, `{"model":"small","fallbacks":["large"],%s}`, []string{"small", "large"}, 120},
 		{"unknown in fallbacks", chatPath, `{"model":"small","fallbacks":[{"model":"other"}],%s}`, nil, 0},
 		{"fallback of another shape", chatPath, `{"model":"small","fallbacks":[{"small":["other"]}],%s}`, nil, 0},
+		{"stored prompt", "/responses", `{"prompt":{"id":"pmpt_1"},"max_output_tokens":5,"input":"12345678"%.0s}`, []string{"prompt:pmpt_1"}, 11},
+		{"unknown stored prompt", "/responses", `{"prompt":{"id":"pmpt_2"},%s}`, nil, 0},
+		{"stored prompt and model", "/responses", `{"model":"small","prompt":{"id":"pmpt_2"},"max_output_tokens":5,"input":"12345678"%.0s}`, []string{"small"}, 11},
 		{"no other", chatPath, `{"model":"small","models":null,"fallbacks":[],%s}`, []string{"small"}, 12},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -46,6 +49,7 @@ func TestEveryNamedModelIsChecked(t *testing.T) {
 			var held int64
 			r := newRig(t, core.UnitMicroDollars, 10_000, func(cfg *llm.Config) {
 				cfg.Models = twoModels()
+				cfg.Models["prompt:pmpt_1"] = cfg.Models["small"]
 				cfg.Models["a/large"] = llm.Model{Tariff: llm.Tariff{Price: llm.Price{Input: 20_000_000, Output: 30_000_000}}}
 			})
 			r.handle(func(w http.ResponseWriter, q *http.Request) {
@@ -111,9 +115,13 @@ func TestSeveralModelsAreNotDowngraded(t *testing.T) {
 			Key:    tenant, Skip: llm.UnlessModel("large"),
 		}}
 	})
-	response := r.post(chatPath, `{"model":"large","models":["large","small"],"max_tokens":5}`)
-	if read(t, response); response.StatusCode != http.StatusForbidden {
-		t.Errorf("%d", response.StatusCode)
+	for _, body := range []string{
+		`{"model":"large","models":["large","small"]}`, `{"models":["large"]}`, `{"model":"large","fallbacks":["large"]}`,
+	} {
+		response := r.post(chatPath, body)
+		if read(t, response); response.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %d", body, response.StatusCode)
+		}
 	}
 	r.unasked()
 }

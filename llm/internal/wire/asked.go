@@ -11,6 +11,7 @@ const (
 	_       jsonscan.Role = iota
 	askBody               // the whole body
 	askModel
+	askPrompt // the name of a stored prompt, which has a model
 	askModels // that may serve instead: strings, and objects that name one
 	askStream
 	askOptions // stream_options
@@ -38,6 +39,7 @@ const (
 var asked = map[string]jsonscan.Role{
 	"model":      askModel,
 	"models":     askModels,
+	"prompt":     askPrompt,
 	"stream":     askStream,
 	"options":    askOptions,
 	"asks_usage": askUsage,

@@ -21,7 +21,7 @@ import (
 type Table struct {
 	Name   string
 	Routes []Route
-	Except []string // ends of paths that belong to no route
+	Except []string // paths of routes that are none of the format's
 	// Request has the paths of a body, and Response those of a document, of each event of a stream,
 	// and of each element of an array. Headers has the names of headers of the response.
 	Request, Response, Headers map[string]string
@@ -110,8 +110,8 @@ func (f *Format) HasOutput() bool { return !f.table.NoOutput }
 
 // match returns the route of a path, and where the path names the model, if it does.
 func (f *Format) match(path string) (r *Route, from, to int) {
-	for _, end := range f.table.Except {
-		if endsWith(path, end) {
+	for _, other := range f.table.Except {
+		if _, _, ok := (&Route{Path: other}).match(path); ok {
 			return nil, 0, 0
 		}
 	}
@@ -207,9 +207,9 @@ func pathOf(u *url.URL) string {
 	}
 	var elements []string
 	for escaped := range strings.SplitSeq(u.EscapedPath(), "/") {
-		switch element, err := url.PathUnescape(escaped); {
-		case err != nil: // EscapedPath is valid
-			elements = append(elements, escaped)
+		escaped, _, _ = strings.Cut(escaped, ";") // Java's servers read parameters behind it
+		element, _ := url.PathUnescape(escaped)   // EscapedPath is valid
+		switch element = strings.TrimSpace(element); {
 		case element == "" || element == ".":
 		case element == "..":
 			elements = elements[:max(0, len(elements)-1)]

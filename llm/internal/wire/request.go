@@ -25,6 +25,9 @@ const (
 	maxChoices = 128 // the largest n that OpenAI accepts
 )
 
+// storedPrompt is before the name of a prompt that stands for the model in it.
+const storedPrompt = "prompt:"
+
 // Request is what a request asks for.
 type Request struct {
 	Format      *Format
@@ -32,6 +35,7 @@ type Request struct {
 	Models      []string // all that may serve: Model, and what the body names beside it
 	InPath      bool     // the path names Model, and the body need not
 	InBody      bool     // the body names one as its model
+	Fallbacks   bool     // the body names others beside it
 	Stream      bool     // the client asks for a stream
 	MaxOutput   int64    // the client's cap on the tokens of one choice, 0 for none
 	Choices     int64    // the answers that the client asks for, at least 1
@@ -81,8 +85,10 @@ func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
 	}
 	if q.InBody = q.Model != ""; q.InBody {
 		q.Models = append(q.Models, q.Model)
+	} else if p.stored != "" {
+		q.Models = append(q.Models, storedPrompt+p.stored)
 	}
-	q.Models = distinct(append(q.Models, p.others...))
+	q.Models, q.Fallbacks = distinct(append(q.Models, p.others...)), p.others != nil
 	switch {
 	case err != nil:
 		return Request{}, err
@@ -121,6 +127,7 @@ type requestParser struct {
 	err     error
 	seen    [maxWatched]uint64 // by depth, a bit for each member that has a node
 
+	stored   string         // the name of a stored prompt
 	others   []string       // models beside the request's own
 	named    bool           // the object among these names one
 	caps     [maxCaps]int64 // in the order of the format
@@ -241,6 +248,8 @@ func (p *requestParser) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
 		p.fail(s, "it is no object")
 	case askModel:
 		q.Model = p.model(s, kind)
+	case askPrompt:
+		p.stored = p.model(s, kind)
 	case askModels:
 		if kind != 'n' && len(p.others) <= maxModels {
 			p.others, p.named = append(p.others, p.model(s, kind)), true

@@ -5,6 +5,7 @@ var OpenAIResponses = formatOf(Table{
 	Name:   "openai-responses",
 	Routes: []Route{{Path: "/responses"}, {Path: "/responses/compact"}},
 	Request: with(conversation, map[string]string{
+		"prompt":      "prompt.id",
 		"max_output":  "max_output_tokens",
 		"choices":     "",
 		"image_model": "tools[].model",

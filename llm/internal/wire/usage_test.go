@@ -147,6 +147,13 @@ func TestFormatOf(t *testing.T) {
 		{"POST", "/v1/embeddings", wire.OpenAIEmbeddings},
 		{"POST", "/openai/deployments/x/embeddings", wire.OpenAIEmbeddings},
 		{"POST", "/v1/audio/transcriptions", wire.OpenAITranscriptions},
+		{"POST", "/v1/chat/completions;x=1", wire.OpenAIChat},
+		{"POST", "/v1;a/chat;b=c/completions;x=1;y", wire.OpenAIChat},
+		{"POST", "/v1/chat/completions%20", wire.OpenAIChat},
+		{"POST", "/v1/messages%09/%20", wire.AnthropicMessages},
+		{"POST", "/v1/fim/completions", wire.OpenAICompletions},
+		{"POST", "/v1/threads/t_1/messages", nil},
+		{"POST", "/v1/threads/messages", wire.AnthropicMessages},
 		{"POST", "/v1/images/edits", wire.OpenAIImages},
 	} {
 		got := wire.FormatOf(httptest.NewRequest(c.method, c.path, http.NoBody), wire.Formats)
