@@ -122,7 +122,7 @@ func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
 	switch {
 	case err != nil:
 		return nil, nil, wrapped(err)
-	case paid == nil:
+	case !d.Allowed:
 		return nil, x.denial(&d, left), nil
 	}
 	goesOn := false
@@ -142,9 +142,14 @@ func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
 	return x.pass(slot, paid, &d), nil, nil
 }
 
-// spend spends the charges, for at most that time later.
+// spend spends the charges, for at most that time later. The reservation is nil if there are none, or
+// if they are denied.
 func (x *exchange) spend(left time.Duration) (*core.Reservation, core.Decision, error) {
 	ctx, gate := x.req.Context(), x.t.cfg.Gate
+	if len(x.charged) == 0 {
+		d, err := gate.Decide(ctx, x.charges...)
+		return nil, d, err
+	}
 	if left == 0 && !x.t.spaced { // a Gate remembers what it denies to a Charge
 		return gate.Charge(ctx, x.charges...)
 	}

@@ -8,14 +8,9 @@ import (
 	"time"
 )
 
-const (
-	// bodySoon is how soon the body of a refusal usually follows its headers. After that the headers
-	// count on their own.
-	bodySoon = 10 * time.Millisecond
-	// bodyPatience bounds how long the body of a refusal is read, so that one that hangs holds up
-	// neither the response nor its cooldown.
-	bodyPatience = 250 * time.Millisecond
-)
+// bodyPatience bounds how long the body of a refusal is read, so that one that hangs holds up
+// neither the response nor its cooldown.
+const bodyPatience = 250 * time.Millisecond
 
 // ahead is the body of a response whose first bytes are read in the background.
 type ahead struct {
@@ -27,11 +22,31 @@ type ahead struct {
 	close  sync.Once
 }
 
-// readAhead begins to read the first bytes of a body, about that many at most.
-func readAhead(body io.ReadCloser, most int) *ahead {
-	a := &ahead{inner: body, parts: make(chan []byte), closed: make(chan struct{})}
+// readAhead reads the first bytes of the body of a response, about that many at most and for
+// bodyPatience. It gives the response a body as if nothing had been read, and returns what was read
+// and whether that is all of it.
+func readAhead(res *http.Response, most int) (head []byte, whole bool) {
+	a := &ahead{inner: res.Body, parts: make(chan []byte), closed: make(chan struct{})}
+	res.Body = a
 	go a.fill(most)
-	return a
+	timer := time.NewTimer(bodyPatience)
+	defer timer.Stop()
+	for {
+		select {
+		case part, more := <-a.parts:
+			if a.head = append(a.head, part...); more {
+				continue
+			}
+			if whole = a.err == io.EOF; whole {
+				_ = a.inner.Close() // it has been read
+			}
+			if whole && len(a.head) == 0 {
+				res.Body = http.NoBody
+			}
+		case <-timer.C:
+		}
+		return a.head, whole
+	}
 }
 
 func (a *ahead) fill(most int) {
@@ -52,36 +67,6 @@ func (a *ahead) fill(most int) {
 			return
 		}
 	}
-}
-
-// within reads for that long at most, and reports whether the reading ahead has ended.
-func (a *ahead) within(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	for {
-		select {
-		case part, more := <-a.parts:
-			if !more {
-				return true
-			}
-			a.head = append(a.head, part...)
-		case <-timer.C:
-			return false
-		}
-	}
-}
-
-// handOver gives the response a body as if nothing had been read, and returns what was read and
-// whether that is all of it.
-func (a *ahead) handOver(res *http.Response, ended bool) (head []byte, whole bool) {
-	head, res.Body = a.head, a
-	if whole = ended && a.err == io.EOF; whole {
-		_ = a.inner.Close() // it has been read
-		if len(head) == 0 {
-			res.Body = http.NoBody
-		}
-	}
-	return head, whole
 }
 
 // Read reads what was read ahead, and then the rest of the body.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -283,59 +282,6 @@ func TestHangingRefusal(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The headers of a refusal count while its body is still awaited, unless they say nothing of other
-// requests.
-func TestHeadersCountBeforeTheBody(t *testing.T) {
-	t.Run("of all", func(t *testing.T) { headersFirst(t, http.Header{"Retry-After": {"60"}}, true) })
-	t.Run("of a resource", func(t *testing.T) {
-		headersFirst(t, http.Header{
-			"Retry-After": {"60"}, "X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Resource": {"search"}, "X-Github-Request-Id": {"1"},
-		}, false)
-	})
-}
-
-// headersFirst checks whether a request is busy while another one waits for the body of a refusal.
-func headersFirst(t *testing.T, header http.Header, cools bool) {
-	synctest.Test(t, func(t *testing.T) {
-		g, err := core.NewMemory(core.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr := transport(t, outbound.Config{
-			Gate: g,
-			Base: roundTripper(func(*http.Request) (*http.Response, error) {
-				body := &hanging{first: strings.NewReader(""), let: make(chan struct{}), closed: make(chan struct{})}
-				return &http.Response{StatusCode: 429, Header: header, Body: body}, nil
-			}),
-		})
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if res, err := tr.RoundTrip(request(t, t.Context(), "http://example.com/")); err == nil {
-				_ = res.Body.Close()
-			}
-		}()
-		time.Sleep(20 * time.Millisecond)
-		select {
-		case <-done:
-			t.Error("the body was not awaited")
-		default:
-		}
-		res, err := tr.RoundTrip(request(t, t.Context(), "http://example.com/"))
-		if cools {
-			wantBusy(t, err, "cooldown")
-		} else if err != nil {
-			t.Error(err)
-		} else {
-			_ = res.Body.Close()
-		}
-		<-done
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // A refusal whose body has come holds no slot, even if nobody closes it.

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,14 +25,12 @@ type Config struct {
 	// Slot caps how many requests run at a time. Nil caps nothing.
 	Slot *Slot
 	// Credential returns the credential of a request, or whatever else names its account at the
-	// host, for ByCredential, ByModel and Account. Only a hash of it is kept. An empty value is that of
-	// a request without credentials. Use it for a header or a signature that the default does not
+	// host, for ByCredential, ByModel and cooldowns. Only a hash of it is kept. An empty value is that of
+	// a request without credentials: a sender of webhooks returns it, so that the Retry-After of a host
+	// holds for all subscribers. Use it for a header or a signature that the default does not
 	// know: otherwise all accounts of the host share their cooldowns. It must be safe for concurrent
 	// use. Nil is Authorization, X-Api-Key, Api-Key, X-Goog-Api-Key, and key in the query.
 	Credential func(*http.Request) string
-	// Account derives whose cooldowns a request obeys. Nil is ByCredential. A cooldown of a model or
-	// a route stands below its key.
-	Account KeyFunc
 	// Route names the part of the upstream that a request needs, such as its search, for refusals of
 	// ScopeRoute. An empty name is no part. It must not read the body. Nil knows no parts.
 	Route func(*http.Request) string
@@ -115,9 +114,6 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.Base == nil {
 		cfg.Base = http.DefaultTransport
 	}
-	if cfg.Account == nil {
-		cfg.Account = ByCredential
-	}
 	return cfg, errors.Join(errs...)
 }
 
@@ -136,14 +132,12 @@ func (cfg *Config) checkRules(fault faultFunc) {
 }
 
 func (b Backoff) complete(fault faultFunc) Backoff {
-	duration := func(field string, d *time.Duration, otherwise, least time.Duration) {
-		if *d == 0 {
-			*d = otherwise
-		} else if *d < least || *d > longestBackoff {
-			fault("Backoff.%s is %v: it must be between %v and 1h", field, *d, least)
-		}
+	b.First = cmp.Or(b.First, time.Second)
+	b.Most = cmp.Or(b.Most, max(30*time.Second, b.First))
+	if b.First < time.Millisecond || b.First > longestBackoff {
+		fault("Backoff.First is %v: it must be between 1ms and 1h", b.First)
+	} else if b.Most < b.First || b.Most > longestBackoff {
+		fault("Backoff.Most is %v: it must be between %v and 1h", b.Most, b.First)
 	}
-	duration("First", &b.First, time.Second, time.Millisecond)
-	duration("Most", &b.Most, max(30*time.Second, b.First), b.First)
 	return b
 }

@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,21 +76,19 @@ func (x *exchange) scope(s signal.Scope) (key core.Key, ok bool) {
 }
 
 // refused begins the cooldown of a refusal of a request that was sent at that time, and returns how
-// long it lasts. A refusal that says nothing of other requests begins none, and lasts for the wait
-// that it tells, or core.Never.
+// long it lasts. A refusal that says nothing of other requests begins none.
 func (x *exchange) refused(status int, s signal.Signal, sent time.Time) (rest time.Duration, cools bool) {
 	key, ok := x.scope(s.Scope)
-	if s.Doubtful && !x.t.cool.doubts.within(x.account(), mostSpent) {
+	// A 400 is the request's own fault as a rule: one that calls the account spent may be a mistake.
+	doubtful := s.Reason == signal.Spent && status == http.StatusBadRequest
+	if doubtful && !x.t.cool.doubts.within(x.account(), mostSpent) {
 		x.t.cool.doubts.add(x.account(), time.Now())
+		ok = false
+	}
+	if !ok {
 		return core.Never, false
 	}
-	switch {
-	case ok:
-		return x.begin(key, status, s, sent), true
-	case s.Wait > 0:
-		return s.Wait, false
-	}
-	return core.Never, false
+	return x.begin(key, status, s, sent), true
 }
 
 // begin begins the cooldown of a key, tells the observer, and returns for how long the key cools.

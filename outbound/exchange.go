@@ -72,20 +72,15 @@ func (t *Transport) open(req *http.Request) (*exchange, error) {
 
 // derive derives the keys and costs of the request.
 func (x *exchange) derive() error {
-	if _, err := hostOf(x.req); err != nil {
-		return err
-	}
-	account, err := x.t.cfg.Account(x.req)
+	account, err := ByCredential(x.req)
 	if err != nil {
-		return wrapped(err)
+		return err
 	}
 	x.asks = append(x.room.asks[:0], account)
 	if err := x.askBelow(&x.model, account, x.from.model); err != nil {
 		return err
 	}
-	if !x.t.named {
-		x.from.of, x.from.keys = x.req, x.asks
-	}
+	x.from.of, x.from.keys = x.req, x.asks
 	if x.t.cfg.Route != nil {
 		if err := x.askBelow(&x.route, account, x.t.cfg.Route(x.req), "route"); err != nil {
 			return err

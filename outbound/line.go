@@ -16,9 +16,8 @@ type lineKey struct {
 // lines are the requests of this process that wait for what serves no one in order: room in a window.
 // Each line has a head, and only the head asks again.
 type lines struct {
-	mu      sync.Mutex
-	all     map[lineKey]*line
-	numbers int64
+	mu  sync.Mutex
+	all map[lineKey]*line
 }
 
 type line struct {
@@ -28,16 +27,14 @@ type line struct {
 
 // place is that of one request in a line.
 type place struct {
-	line   *line
-	number int64         // a request that came earlier has a lower one
-	head   chan struct{} // closed when the place is the head's
+	line *line
+	head chan struct{} // closed when the place is the head's
 }
 
 func newLines() *lines { return &lines{all: make(map[lineKey]*line)} }
 
-// enter takes a place before all requests with a higher number, except the head. A request that has
-// no number yet, 0, gets the next one.
-func (l *lines) enter(key lineKey, number int64) *place {
+// enter takes the last place of a line.
+func (l *lines) enter(key lineKey) *place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in := l.all[key]
@@ -45,16 +42,8 @@ func (l *lines) enter(key lineKey, number int64) *place {
 		in = &line{key: key}
 		l.all[key] = in
 	}
-	if number == 0 {
-		l.numbers++
-		number = l.numbers
-	}
-	p := &place{line: in, number: number, head: make(chan struct{})}
-	i := len(in.places)
-	for i > 1 && in.places[i-1].number > number {
-		i--
-	}
-	if in.places = slices.Insert(in.places, i, p); i == 0 {
+	p := &place{line: in, head: make(chan struct{})}
+	if in.places = append(in.places, p); len(in.places) == 1 {
 		close(p.head)
 	}
 	return p
@@ -68,18 +57,13 @@ func (l *lines) leave(p *place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in := p.line
-	for i, other := range in.places {
-		if other != p {
-			continue
-		}
-		in.places = append(in.places[:i], in.places[i+1:]...)
-		switch {
-		case len(in.places) == 0:
-			delete(l.all, in.key)
-		case i == 0:
-			close(in.places[0].head)
-		}
-		return
+	i := slices.Index(in.places, p)
+	in.places = slices.Delete(in.places, i, i+1)
+	switch {
+	case len(in.places) == 0:
+		delete(l.all, in.key)
+	case i == 0:
+		close(in.places[0].head)
 	}
 }
 

@@ -182,17 +182,12 @@ type refusal struct {
 	spent bool
 	cools bool          // it began a cooldown
 	whole bool          // the body is in memory
-	rest  time.Duration // of the cooldown, or of the wait that it tells, or core.Never
+	rest  time.Duration // of the cooldown, or core.Never
 }
 
-// busy returns the error of a request that may not be sent again now. Without a cooldown nothing
-// would keep it from that later.
+// busy returns the error of a request that may not be sent again now.
 func (r *refusal) busy() *BusyError {
-	rest := r.rest
-	if !r.cools {
-		rest = core.Never
-	}
-	e := busyFor(coolingName, rest)
+	e := busyFor(coolingName, r.rest)
 	if e.Spent = r.spent; r.spent {
 		e.Rule = spentName
 	}
@@ -200,23 +195,12 @@ func (r *refusal) busy() *BusyError {
 }
 
 // learn reads what a response tells, and lets all replicas know. It returns nil unless the response
-// refuses. If the body of a refusal takes its time, the wait that the headers tell holds meanwhile.
+// refuses.
 func (p *pass) learn(res *http.Response) *refusal {
 	var head []byte
-	var early signal.Signal
-	r := new(refusal)
-	if res.Body == http.NoBody {
-		r.whole = true
-	} else if signal.Refusal(res.StatusCode) {
-		body := readAhead(res.Body, signal.MaxBody)
-		ended := body.within(bodySoon)
-		if !ended {
-			if early = p.x.t.read(res, nil); early.Reason != signal.None && early.Wait > 0 {
-				r.rest, r.cools = p.x.refused(res.StatusCode, early, p.sent)
-			}
-			ended = body.within(bodyPatience)
-		}
-		head, r.whole = body.handOver(res, ended)
+	r := &refusal{whole: res.Body == http.NoBody}
+	if !r.whole && signal.Refusal(res.StatusCode) {
+		head, r.whole = readAhead(res, signal.MaxBody)
 		head = decoded(res.Header, head, signal.MaxBody)
 	}
 	s := p.x.t.read(res, head)
@@ -225,9 +209,7 @@ func (p *pass) learn(res *http.Response) *refusal {
 		return nil
 	}
 	r.spent = s.Reason == signal.Spent
-	if early.Wait == 0 || s.Reason != early.Reason || s.Scope != early.Scope || s.Wait != early.Wait {
-		r.rest, r.cools = p.x.refused(res.StatusCode, s, p.sent)
-	}
+	r.rest, r.cools = p.x.refused(res.StatusCode, s, p.sent)
 	return r
 }
 

@@ -38,7 +38,7 @@ type Scope uint8
 
 const (
 	ScopeModel      Scope = iota // the model of the request, or its account if it has no model
-	ScopeCredential              // the account: see Config.Account
+	ScopeCredential              // the account: see Config.Credential
 	ScopeRoute                   // the route of Config.Route; without a route nothing cools
 	ScopeRequest                 // the request alone: nothing cools, and waiting does not help
 )

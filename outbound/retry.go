@@ -3,7 +3,7 @@ package outbound
 import "net/http"
 
 // Retry sends requests again that the upstream has refused because of a limit, after the cooldown
-// that the refusal began, or the wait that it told if it began none, and as its rules have room.
+// that the refusal began, and as its rules have room.
 // Each time the request is decided anew. The zero value sends none again.
 //
 // Only a request is sent again whose body is empty or can be had anew from http.Request.GetBody,
@@ -14,19 +14,12 @@ type Retry struct {
 	Max int
 }
 
-// again reports whether to send the request again, and gives it a new body if so. It waits itself
-// if no cooldown makes the request wait.
-func (x *exchange) again(w *wait, res *http.Response) bool {
+// again reports whether to send the request again, and gives it a new body if so. The cooldown makes
+// it wait.
+func (x *exchange) again(res *http.Response) bool {
 	r := x.refusal
-	if r == nil || r.spent || x.sent > x.retries || res.Header.Get("X-Should-Retry") == "false" ||
-		!r.cools && r.rest > w.left() || !x.renew(res) {
-		return false
-	}
-	if !r.cools && w.pause(r.rest) != nil {
-		closeBody(x.req)
-		return false
-	}
-	return true
+	return r != nil && r.cools && !r.spent && x.sent <= x.retries &&
+		res.Header.Get("X-Should-Retry") != "false" && x.renew(res)
 }
 
 // renew gives a refused request a new body, and reports whether it can be sent again.

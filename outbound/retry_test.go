@@ -5,10 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -148,78 +146,30 @@ func searchHeader() []string {
 	return []string{"X-Github-Request-Id", "1", "X-Ratelimit-Resource", "search", "X-Ratelimit-Remaining", "0", "Retry-After", "60"}
 }
 
-// A refusal that says nothing of other requests cools nothing. Retry waits for it itself, if waiting
-// helps.
-func TestRetryWithoutACooldown(t *testing.T) {
-	for name, c := range map[string]struct {
-		answer  func(http.ResponseWriter)
-		maxWait time.Duration
-		ends    time.Duration // of the request's context, or 0
-		sent    int
-		took    time.Duration
-	}{
-		"waits":               {refuse(403, noSearch, searchHeader()...), time.Hour, 0, 2, time.Minute},
-		"may not wait":        {refuse(403, noSearch, searchHeader()...), 30 * time.Second, 0, 1, 0},
-		"is canceled":         {refuse(403, noSearch, searchHeader()...), time.Hour, time.Second, 1, time.Second},
-		"costs too much":      {refuse(402, tooLarge), time.Hour, 0, 1, 0},
-		"is above the limit":  {refuse(429, tooLong, "Retry-After", "9"), time.Hour, 0, 1, 0},
-		"is of Azure DevOps":  {refuse(429, "{}", "X-Ratelimit-Resource", "a/b", "X-Ratelimit-Remaining", "0", "Retry-After", "9"), 0, 0, 1, 0},
-		"has no wait to tell": {refuse(403, noSearch, searchHeader()[:6]...), time.Hour, 0, 1, 0},
+// A refusal that says nothing of other requests cools nothing, and is not retried.
+func TestNoRetryWithoutACooldown(t *testing.T) {
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"of a resource":        refuse(403, noSearch, searchHeader()...),
+		"costs too much":       refuse(402, tooLarge),
+		"is above the limit":   refuse(429, tooLong, "Retry-After", "9"),
+		"an object is in use":  refuse(429, `{"error":{"code":"lock_timeout"}}`),
+		"tells no longer wait": refuse(403, noSearch, searchHeader()[:6]...),
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g, err := core.NewMemory(core.Config{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				a, sent := new(answers), 0
-				a.push(c.answer)
-				tr := transport(t, outbound.Config{
-					Gate: g, MaxWait: c.maxWait, Retry: outbound.Retry{Max: 3},
-					Base: roundTripper(func(r *http.Request) (*http.Response, error) {
-						sent++
-						w := httptest.NewRecorder()
-						a.ServeHTTP(w, nil)
-						return w.Result(), nil
-					}),
-				})
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				if c.ends > 0 {
-					time.AfterFunc(c.ends, cancel)
-				}
-				var bodies []*closer
-				body := func() (io.ReadCloser, error) {
-					bodies = append(bodies, newCloser("x"))
-					return bodies[len(bodies)-1], nil
-				}
-				r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://example.com/", newCloser("x"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				r.GetBody = body
-				start := time.Now()
-				res, err := tr.RoundTrip(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_ = res.Body.Close()
-				if took := time.Since(start); took != c.took || sent != c.sent || (res.StatusCode == http.StatusOK) != (sent > 1) {
-					t.Errorf("%d after %d requests in %v", res.StatusCode, sent, took)
-				}
-				if len(bodies) > 0 && sent == 1 && !bodies[0].closed.Load() {
-					t.Error("the body that was had anew is open")
-				}
-				if _, err := get(t, tr, "http://example.com/"); (err != nil) != (name == "is of Azure DevOps") {
-					t.Errorf("another request: %v", err)
-				}
-				if tr.Waiting() != 0 {
-					t.Error("requests still wait")
-				}
-				if err := g.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+			a := new(answers)
+			u := serve(t, a.ServeHTTP)
+			tr := transport(t, outbound.Config{
+				Base: base(t), Gate: gatetest.Memory(t, core.Config{}), MaxWait: time.Hour, Retry: outbound.Retry{Max: 3},
 			})
+			a.push(answer)
+			for _, refused := range []bool{true, false} {
+				if status, err := get(t, tr, u.URL); err != nil || (status != http.StatusOK) != refused {
+					t.Errorf("%d, %v", status, err)
+				}
+			}
+			if u.count() != 2 {
+				t.Errorf("%d requests", u.count())
+			}
 		})
 	}
 }

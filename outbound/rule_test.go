@@ -322,16 +322,6 @@ func TestBadRequests(t *testing.T) {
 		{"key with an error", "http://example.com/", func(cfg *outbound.Config) {
 			cfg.Rules[0].Key = func(*http.Request) (core.Key, error) { return core.Key{}, broken }
 		}, broken},
-		{"account with an error", "http://example.com/", func(cfg *outbound.Config) {
-			cfg.Account = func(*http.Request) (core.Key, error) { return core.Key{}, broken }
-		}, broken},
-		{"zero account", "http://example.com/", func(cfg *outbound.Config) {
-			cfg.Account = func(*http.Request) (core.Key, error) { return core.Key{}, nil }
-		}, core.ErrKey},
-		{"zero account with a model", "http://example.com/m", func(cfg *outbound.Config) {
-			cfg.Meter = byPath{}
-			cfg.Account = func(*http.Request) (core.Key, error) { return core.Key{}, nil }
-		}, core.ErrKey},
 		{"cap with an error", "http://example.com/", func(cfg *outbound.Config) {
 			cfg.Slot = slotOf(t, g, 1)
 			cfg.Slot.Caps[0].Key = func(*http.Request) (core.Key, error) { return core.Key{}, broken }

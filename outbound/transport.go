@@ -25,14 +25,12 @@ type Transport struct {
 	tasks   *breaker.Tasks
 	keeper  *keeper.Keeper
 	spaced  bool // a rule lets requests go no closer to each other than its rate allows
-	named   bool // Config.Account names the account of a request, and not ByCredential
 	waiting atomic.Int64
 	failed  atomic.Int64 // when Redis last did not answer, in nanoseconds since 1970
 }
 
 // New returns a Transport, or every fault of the configuration at once.
 func New(cfg Config) (*Transport, error) {
-	named := cfg.Account != nil
 	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, err
@@ -50,7 +48,6 @@ func New(cfg Config) (*Transport, error) {
 	}
 	t := &Transport{
 		cfg: cfg, cool: cool, lines: newLines(), tasks: lent.Tasks, keeper: lent.Keeper,
-		named: named,
 	}
 	for _, r := range cfg.Rules {
 		_, leaks := r.Policy.Algorithm().(core.LeakyBucket)
@@ -120,7 +117,7 @@ func (x *exchange) roundTrip(maxWait time.Duration) (res *http.Response, err err
 		if res = next; err != nil {
 			return nil, err
 		}
-		if !x.again(w, res) {
+		if !x.again(res) {
 			return res, nil
 		}
 	}

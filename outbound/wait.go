@@ -16,10 +16,9 @@ type wait struct {
 	until time.Time // or zero if it waits for nothing
 	cause error     // why until is no later, or nil
 
-	lease  *semaphore.Lease
-	place  *place
-	number int64     // in the lines
-	since  time.Time // when it began to wait, or zero
+	lease *semaphore.Lease
+	place *place
+	since time.Time // when it began to wait, or zero
 }
 
 // newWait returns a wait of at most that long, which the deadline of the request may shorten.
@@ -72,12 +71,6 @@ func (w *wait) release() {
 	w.lease = nil
 }
 
-// enter enters a line.
-func (w *wait) enter(key lineKey) {
-	w.place = w.x.t.lines.enter(key, w.number)
-	w.number = w.place.number
-}
-
 // leave leaves the line.
 func (w *wait) leave() {
 	w.x.t.lines.leave(w.place)
@@ -101,7 +94,7 @@ func (w *wait) behind() error {
 	if !ok {
 		return nil
 	}
-	w.enter(key)
+	w.place = w.x.t.lines.enter(key)
 	_, err := w.forHead(key.policy.Name(), 0)
 	return err
 }
@@ -121,7 +114,7 @@ func (w *wait) forRoom(n *denial) error {
 	}
 	if w.place == nil || w.place.line.key != n.on {
 		w.leave()
-		w.enter(n.on)
+		w.place = w.x.t.lines.enter(n.on)
 	}
 	stood, err := w.forHead(n.rule(), n.after)
 	if err != nil || stood {
@@ -163,13 +156,6 @@ func (w *wait) forHead(rule string, expected time.Duration) (stood bool, err err
 		return true, wrapped(ctx.Err())
 	}
 	return true, nil
-}
-
-// pause waits for that long before the request asks for room again.
-func (w *wait) pause(d time.Duration) error {
-	defer w.end()
-	w.begin(coolingName, d)
-	return w.sleep(d)
 }
 
 // sleep waits for that long, or until the slot is lost: then it is time to ask again.

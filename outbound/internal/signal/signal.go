@@ -44,9 +44,6 @@ type Signal struct {
 	// Wait is how long to wait before the next request, at most MaxWait. It is 0 if the response tells
 	// none, or one that is over or cannot be read.
 	Wait time.Duration
-	// Doubtful reports that a spent account is told by a status of 400, which is the request's own fault
-	// as a rule: one such response may be a mistake.
-	Doubtful bool
 	// Remaining is what is left under the server's limits.
 	Remaining []Remaining
 }
@@ -111,7 +108,6 @@ func (r *response) refusal(wait time.Duration) (s Signal) {
 	if s.Wait = wait; s.Scope == Request {
 		s.Wait = 0
 	}
-	s.Doubtful = s.Reason == Spent && r.status == http.StatusBadRequest
 	return s
 }
 
