@@ -41,8 +41,8 @@ func (b Block) compile() (compiled, error) {
 	return counted("Block", limit, err)
 }
 
-// blocks fills in the decision on charges if one is on a key that is known to be blocked, and
-// returns whether one is.
+// blocks fills in the decision on charges if one is on a key that is known to be blocked for longer
+// than any other may deny, and returns whether one is.
 func (c *denialCache) blocks(charges []Charge, d *Decision) bool {
 	for i := range charges {
 		p := charges[i].Policy
@@ -52,7 +52,7 @@ func (c *denialCache) blocks(charges []Charge, d *Decision) bool {
 		alone := [1]Charge{charges[i]}
 		alone[0].Cost = NoCost
 		var one Decision
-		if check(charges) != nil || !c.answer(alone[:], &one) {
+		if check(charges) != nil || !c.answer(alone[:], &one) || !outlasts(one.RetryAfter(), charges, i) {
 			continue
 		}
 		d.Source = SourceCache
@@ -64,6 +64,37 @@ func (c *denialCache) blocks(charges []Charge, d *Decision) bool {
 		return true
 	}
 	return false
+}
+
+// outlasts reports whether a wait is at least as long as those of all charges except the i-th may be.
+func outlasts(wait time.Duration, charges []Charge, i int) bool {
+	for j := range charges {
+		if j != i && !charges[j].Policy.shadow && charges[j].longestWait() > wait {
+			return false
+		}
+	}
+	return true
+}
+
+// longestWait returns how long the charge's own limit may deny it, whatever was spent.
+func (a *Charge) longestWait() time.Duration {
+	from, err := a.Policy.limitOf(a.Limit)
+	if err != nil || from.denies {
+		return Never
+	}
+	switch limit := from.current().(type) {
+	case nil:
+		return 0
+	case *algorithm.Block:
+		return limit.Most()
+	default:
+		// A debt takes another window, and the next period of a calendar is at most a fifth longer.
+		window := limit.Window()
+		if a.units() > limit.Capacity() || window > algorithm.Longest {
+			return Never
+		}
+		return 3 * window
+	}
 }
 
 // Blocklist blocks keys by hand under a policy whose algorithm is a [Block], and lists the blocked

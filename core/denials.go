@@ -72,15 +72,14 @@ type heldTo struct {
 }
 
 // keep remembers the decision on an inquiry if it is a denial that only time lifts, and the blocks
-// of its keys, which deny whatever else is charged with them. A block that ends before another limit
-// would pass is not remembered, because its wait would hide the longer one.
+// of its keys, which deny whatever else is charged with them.
 func (c *denialCache) keep(p *inquiry, d *Decision, charges []Charge) {
 	if c == nil || d.Allowed || d.Source != SourceRedis || len(p.wire) == 0 {
 		return
 	}
 	for i := range charges {
 		r := d.at(i)
-		if r.Policy.blocks && !r.Allowed && !r.Policy.shadow && r.RetryAfter == d.RetryAfter() {
+		if r.Policy.blocks && !r.Allowed && !r.Policy.shadow {
 			one := Decision{Source: d.Source, n: 1, inline: [inlineResults]Result{*r}}
 			c.put(p, charges[:i+1], i, NoCost, &one)
 		}

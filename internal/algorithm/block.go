@@ -58,6 +58,9 @@ func (b *Block) Parameters(args []int64) []int64 {
 // Share returns the block itself: a process that decides alone sees only its own strikes.
 func (b *Block) Share(int64) Limit { return b }
 
+// Most returns how long a block lasts at most, unless it is one by hand.
+func (b *Block) Most() time.Duration { return micros(b.most) }
+
 const (
 	reasons = 1000 // a cost has its reason in thousands of its whole number
 	levels  = 100  // a state has its reason in hundreds of its level
