@@ -286,7 +286,7 @@ func (g *Gate) raise(ctx context.Context, p *inquiry) {
 			c.Units, c.Cost = c.asked, c.Limit.Cost(c.asked)
 			continue
 		}
-		c.raised = look.Raised.Now
+		c.raised = look.Raised()
 		c.price(c.clamps)
 	}
 }
@@ -320,4 +320,32 @@ func (p *inquiry) results(d *Decision, charges []Charge) {
 			r.read(&p.wire[p.place[i]], p, d.Cause)
 		}
 	}
+	if !d.Allowed {
+		p.heedRaises(d)
+	}
+}
+
+// heedRaises makes the wait of a denial so long that charges under raised limits fit then too.
+func (p *inquiry) heedRaises(d *Decision) {
+	for wait := d.RetryAfter(); wait > 0; wait = d.later {
+		longer := wait
+		for i := range d.n {
+			if at := p.place[i]; at >= 0 && d.at(i).kept == 0 {
+				longer = p.wire[at].later(longer)
+			}
+		}
+		if longer == wait {
+			return
+		}
+		d.later = longer
+	}
+}
+
+// later returns the first time, at least that wait, after which the charge fits if its limit is
+// raised. Otherwise the wait of its result is enough.
+func (c *charge) later(wait time.Duration) time.Duration {
+	if len(c.Raises) == 0 || c.Shadow || wait == Never {
+		return wait
+	}
+	return algorithm.QuotaOf(c.RaisedLimit()).Later(c.Reply, c.Units, wait)
 }

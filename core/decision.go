@@ -95,6 +95,7 @@ type Decision struct {
 	// Cause is why failure modes decided. It is nil if they did not.
 	Cause error
 
+	later  time.Duration // until all charges fit, if raises that end make that longer; otherwise 0
 	n      int
 	inline [inlineResults]Result
 	more   []Result
@@ -133,8 +134,10 @@ func (d *Decision) Results() iter.Seq2[int, Result] {
 }
 
 // RetryAfter returns the largest wait over the charges that deny, Never if waiting does not help,
-// and 0 for an admitted request.
+// and 0 for an admitted request. It is longer if another charge fits now, and no more by then,
+// because a raise of its limit will have ended.
 func (d *Decision) RetryAfter() (wait time.Duration) {
+	wait = d.later
 	for i := range d.n {
 		if r := d.at(i); !d.Allowed && !r.Allowed && !r.Policy.shadow {
 			wait = max(wait, r.RetryAfter)
@@ -190,7 +193,7 @@ func (r *Result) read(c *charge, p *inquiry, cause error) {
 	}
 	limit := c.RaisedLimit()
 	reading := limit.Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
-	r.Raised = c.Raised.Now
+	r.Raised = c.Raised()
 	fits := c.Fits
 	if bucket, ok := c.Limit.(*algorithm.TokenBucket); p.op == algorithm.Reserve && ok {
 		// If another request denied before, this charge was peeked at, which knows no bound.

@@ -275,6 +275,7 @@ func (k *pastDenial) tell(now time.Duration, d *Decision) {
 		}
 		return max(0, wait-told)
 	}
+	d.later = less(k.decision.later)
 	for i := range d.n {
 		r := d.at(i)
 		*r = *k.decision.at(i)

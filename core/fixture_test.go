@@ -162,6 +162,13 @@ func peek(t testing.TB, g *core.Gate, charges ...core.Charge) core.Decision {
 func show(d core.Decision) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "allowed %v, cause %v", d.Allowed, d.Cause)
+	estimated := false // by what this process alone has seen
+	for _, r := range d.Results() {
+		estimated = estimated || r.KeptAfter() > 0
+	}
+	if !estimated {
+		fmt.Fprintf(&b, ", retry %d", d.RetryAfter())
+	}
 	for i := range d.Len() {
 		r := d.At(i)
 		fmt.Fprintf(&b, "\n  %s: allowed %v, known %v, %d of %d in %d used, %d remain, %d raised, %d held; retry %d, next %d, reset %d, delay %d, violates %v",

@@ -232,3 +232,90 @@ func TestResetHealsCorruptedBundle(t *testing.T) {
 		}
 	})
 }
+
+// After the wait of a denial all of its charges fit, and not a microsecond earlier, whatever raises
+// end meanwhile.
+func TestWaitsOfSeveralChargesKnowWhenRaisesEnd(t *testing.T) {
+	t.Parallel()
+	week := 7 * 24 * time.Hour
+	tests := []struct {
+		name  string
+		limit core.Algorithm
+		raise map[int64]time.Duration
+		spend int64
+		cost  int64
+		wait  time.Duration // that of the minute is 40 s
+	}{
+		{"until after the wait", core.FixedWindow{Limit: 1, Window: week}, map[int64]time.Duration{1: 41 * time.Second}, 1, 1, 40 * time.Second},
+		{"until the wait ends", core.FixedWindow{Limit: 1, Window: week}, map[int64]time.Duration{1: 40 * time.Second}, 1, 1, 0},
+		{"of a second", core.FixedWindow{Limit: 1, Window: week}, map[int64]time.Duration{1: time.Second}, 1, 1, 0},
+		{"of a calendar", core.Calendar{Limit: 1, Every: core.PeriodMonth, In: time.UTC}, map[int64]time.Duration{1: time.Second}, 1, 1, 0},
+		{"of a budget", frozen(1), map[int64]time.Duration{1: time.Second}, 1, 1, core.Never},
+		{"of a budget, until after the wait", frozen(1), map[int64]time.Duration{1: 41 * time.Second}, 1, 1, 40 * time.Second},
+		{"that is not needed", core.FixedWindow{Limit: 9, Window: week}, map[int64]time.Duration{1: time.Second}, 1, 1, 40 * time.Second},
+		{"two, of which one stays", core.FixedWindow{Limit: 1, Window: week}, map[int64]time.Duration{1: time.Minute, 2: time.Second}, 1, 1, 40 * time.Second},
+		{"two, of which one stays, and a larger cost", core.FixedWindow{Limit: 1, Window: week}, map[int64]time.Duration{1: time.Minute, 2: time.Second}, 1, 2, core.Never},
+		{"in the next window", core.FixedWindow{Limit: 1, Window: 15 * time.Second}, map[int64]time.Duration{1: 41 * time.Second}, 1, 2, 40 * time.Second},
+		{"in the next window, no more", core.FixedWindow{Limit: 1, Window: 15 * time.Second}, map[int64]time.Duration{1: 39 * time.Second}, 1, 2, core.Never},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+				c.Set(time.UnixMicro(epoch).Truncate(time.Minute).Add(20 * time.Second))
+				raised := core.Charge{Key: newKey(t, "k"), Cost: tt.spend,
+					Policy: newPolicy(t, core.PolicyConfig{Name: "raised", Algorithm: tt.limit, Raisable: true})}
+				minute := core.Charge{Key: raised.Key, Cost: 1,
+					Policy: limited(t, "minute", core.FixedWindow{Limit: 1, Window: time.Minute})}
+				for n, lasts := range tt.raise {
+					raiseBy(t, g, raised, n, c.Now().Add(lasts))
+				}
+				decide(t, g, raised, minute)
+				raised.Cost = tt.cost
+				want := tt.wait
+				if want == 0 { // until the raised limit's period ends
+					d := peek(t, g, raised)
+					want = d.At(0).ResetAfter
+				}
+				for _, charges := range [][]core.Charge{{raised, minute}, {minute, raised}} {
+					if d := decide(t, g, charges...); d.Allowed || d.RetryAfter() != want {
+						t.Errorf("%v, want %v: %s", d.RetryAfter(), want, show(d))
+					}
+				}
+				if want == core.Never {
+					want = 50 * 365 * 24 * time.Hour
+				} else {
+					c.Advance(want - time.Microsecond)
+					if d := peek(t, g, raised, minute); d.Allowed {
+						t.Errorf("before %v: %s", want, show(d))
+					}
+					want = time.Microsecond
+				}
+				c.Advance(want)
+				if d := peek(t, g, raised, minute); d.Allowed != (tt.wait != core.Never) {
+					t.Errorf("after %v: %s", tt.wait, show(d))
+				}
+			})
+		})
+	}
+}
+
+// A remembered denial tells the wait that heeds raises, too.
+func TestRememberedWaitHeedsRaises(t *testing.T) {
+	t.Parallel()
+	eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
+		key := newKey(t, "k")
+		month := core.Charge{Key: key, Cost: 1, Policy: newPolicy(t, core.PolicyConfig{Name: "month", Raisable: true,
+			Algorithm: core.Calendar{Limit: 1, Every: core.PeriodMonth, In: time.UTC}})}
+		minute := core.Charge{Key: key, Cost: 1, Policy: limited(t, "minute", core.FixedWindow{Limit: 1, Window: time.Minute})}
+		raiseBy(t, gates.Gate, month, 1, gates.clock.Now().Add(time.Second))
+		decide(t, gates.Gate, month, minute)
+		now := peek(t, gates.uncached, month)
+		wait := now.At(0).ResetAfter
+		decide(t, gates.Gate, month, minute)
+		gates.clock.Advance(time.Millisecond)
+		d := decide(t, gates.Gate, month, minute)
+		if d.Source != core.SourceCache || d.RetryAfter() != wait-time.Millisecond {
+			t.Errorf("%v by %v, want %v: %s", d.RetryAfter(), d.Source, wait-time.Millisecond, show(d))
+		}
+	})
+}

@@ -5,7 +5,7 @@ package algorithm
 func (c *Charge) raise(now int64) (unseeded bool) {
 	q := QuotaOf(c.Limit)
 	c.Raised = c.Adjustments.find(now)
-	c.Limit = q.Raised(Raise{Now: c.Raised})
+	c.Limit = q.Raised(c.Raised, nil)
 	return c.Seeds && c.Adjustments.seeded <= now
 }
 
@@ -33,10 +33,10 @@ func (c *Charge) atLeast(now int64) (missing int64, changed bool) {
 	changed = q.Find(c.State, now)
 	used := q.Read(q.Reply(c.State, Cost{}, nil), Cost{}, 0).Used
 	missing = max(0, k.Units-used)
-	q = QuotaOf(q.Raised(Raise{Now: max(0, k.Units-q.Capacity())})) // nothing is dropped or owed
+	q = QuotaOf(q.Raised(max(0, k.Units-q.Capacity()), nil)) // nothing is dropped or owed
 	changed = c.force(now, q, missing) || changed
 	if k.Seeds != SeedsNot {
-		a.seeded, _ = q.ends(c.State, now)
+		a.seeded = q.ends(c.State, now)
 	}
 	return missing, changed
 }
@@ -52,13 +52,8 @@ func (c *Charge) correct(now int64) (verdict int64, changed bool) {
 	case c.Raised+k.Raise > MaxCount:
 		return RaisedTooFar, false
 	}
-	if by := a.add(now, k); by > 0 {
-		q = QuotaOf(q.Raised(Raise{Now: by}))
-		c.Limit = q
-	} else if by < 0 {
-		q = QuotaOf(q.Raised(Raise{by, by, by}))
-		c.Limit = q
-	}
+	q = QuotaOf(q.Raised(a.add(now, k), nil))
+	c.Limit = q
 	if k.Units < 0 {
 		changed = c.give(now, q.Cost(-k.Units), AnyReceipt)
 	}

@@ -109,6 +109,20 @@ func (a *Adjustments) at(time int64) (raised int64) {
 	return raised
 }
 
+// tell appends the number of raises that have not ended, and for each how long it lasts and its
+// units, the first to end first.
+func (a *Adjustments) tell(now int64, reply []int64) []int64 {
+	head := len(reply)
+	reply = append(reply, 0)
+	for _, ends := range slices.Sorted(maps.Keys(a.raises)) {
+		if ends > now {
+			reply[head]++
+			reply = append(reply, ends-now, a.raises[ends])
+		}
+	}
+	return reply
+}
+
 // first finds the first end.
 func (a *Adjustments) first() {
 	a.next = 0

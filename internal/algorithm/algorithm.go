@@ -191,3 +191,7 @@ func (r *Reading) Await(held, n, capacity int64, wait time.Duration) {
 func counted(n, most int64) Cost { return Cost{min(n, most+1), 0} }
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+func ceilMicros(d time.Duration) int64 {
+	return int64((d + time.Microsecond - 1) / time.Microsecond)
+}

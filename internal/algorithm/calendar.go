@@ -278,12 +278,18 @@ func instant(year int, month time.Month, day int, clock time.Time, in *time.Loca
 	return time.UnixMicro(change(in, before.UnixMicro(), before.Add(-36*time.Hour).UnixMicro())).In(in)
 }
 
+// Later implements Quota.
+func (p *Period) Later(reply []int64, n int64, from time.Duration) time.Duration {
+	return p.later(reply, n, p.after-p.finish, ceilMicros(from))
+}
+
 // Raised implements Quota.
-func (p *Period) Raised(r Raise) Limit {
-	if r.Now == 0 {
+func (p *Period) Raised(units int64, raises Raises) Limit {
+	if units == 0 {
 		return p
 	}
 	raised := *p
-	raised.raise(r)
+	raised.limit += units
+	raised.raises = raises
 	return &raised
 }

@@ -1,7 +1,7 @@
 package algorithm
 
-// Run decides one request at now and appends the reply: the verdict, each charge's reply, the Raise
-// of each that adjusts and Held of each that may be held, except for Give, Settle and Renew. The
+// Run decides one request at now and appends the reply: the verdict, each charge's reply, the
+// Raises of each that adjusts and Held of each that may be held, except for Give, Settle and Renew. The
 // charges have different states. Bit i of changed is set if charge i changed its State. AtMost sets
 // each charge's cost to what was charged. At first Run raises the limits, and refunds the holds that
 // have ended. If a key is to be seeded before, the reply is Unseeded and nothing changes.
@@ -63,12 +63,11 @@ func (r *run) decide(charges []Charge, reply []int64) []int64 {
 	return reply
 }
 
-// replyKept appends the Raise of each charge that adjusts and Held of each that may be held.
+// replyKept appends the Raises of each charge that adjusts and Held of each that may be held.
 func (r *run) replyKept(charges []Charge, reply []int64) []int64 {
 	for i := range charges {
 		if c := &charges[i]; c.Kept != nil && c.Adjusts {
-			next, after := QuotaOf(c.Limit).ends(c.State, r.now)
-			reply = append(reply, c.Raised, c.Adjustments.at(next), c.Adjustments.at(after))
+			reply = c.Adjustments.tell(r.now, reply)
 		}
 	}
 	for i := range charges {

@@ -6,15 +6,33 @@ import "time"
 // can be corrected, and its limit can be raised for single keys.
 type Quota interface {
 	Limit
-	// Raised returns the limit with that many units more.
-	Raised(r Raise) Limit
-	// ends returns when the period at now ends, as of the last Find, and when the next one does.
-	ends(s State, now int64) (period, next int64)
+	// Raised returns the limit with that many units more, of which the raises will end.
+	Raised(units int64, raises Raises) Limit
+	// Later returns the first wait, at least from, after which n units fit, Never if there is none. The
+	// reply is one to a charge under the limit.
+	Later(reply []int64, n int64, from time.Duration) time.Duration
+	// ends returns when the period at now ends, as of the last Find.
+	ends(s State, now int64) int64
 }
 
-// Raise is by how many units a Quota is raised now, when the next period begins, and when the one
-// after that begins. Raises end, so no number exceeds the one before it.
-type Raise struct{ Now, Next, After int64 }
+// Raise is units by which a Quota is raised until that many microseconds after a reply.
+type Raise struct{ Left, Units int64 }
+
+// Raises are all of one key.
+type Raises []Raise
+
+// After returns by how many units the limit is raised after a wait, in microseconds.
+func (r Raises) After(wait int64) (units int64) {
+	for _, one := range r {
+		if one.Left > wait {
+			units += one.Units
+		}
+	}
+	return units
+}
+
+// ended returns the units of the raises that have ended after a wait.
+func (r Raises) ended(wait int64) int64 { return r.After(0) - r.After(wait) }
 
 // QuotaOf returns a limit as a Quota, or nil if it is none.
 func QuotaOf(l Limit) Quota {

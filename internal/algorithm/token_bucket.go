@@ -19,7 +19,8 @@ type TokenBucket struct {
 	token, capacity        Cost  // lengths of one token and of the burst
 	reach                  int64 // reachOf the capacity
 	frozen, queue          bool
-	lifetime               int64 // of a frozen bucket, in microseconds; 0 is 100 years
+	lifetime               int64  // of a frozen bucket, in microseconds; 0 is 100 years
+	raises                 Raises // that are part of the burst
 }
 
 // longestDebt is 10 years. It bounds the debt of a bucket that refills.
@@ -232,21 +233,28 @@ func (b *TokenBucket) until(level Cost) time.Duration {
 	return micros(left)
 }
 
+// Later implements Quota, for a bucket that never refills.
+func (b *TokenBucket) Later(reply []int64, n int64, from time.Duration) time.Duration {
+	wait := ceilMicros(from)
+	if n > b.burst || reply[0]+n > b.burst-b.raises.ended(wait) {
+		return Never
+	}
+	return micros(wait)
+}
+
 // Raised implements Quota, for a bucket that never refills.
-func (b *TokenBucket) Raised(r Raise) Limit {
-	if r.Now == 0 {
+func (b *TokenBucket) Raised(units int64, raises Raises) Limit {
+	if units == 0 {
 		return b
 	}
 	raised := *b
-	raised.burst += r.Now
-	raised.capacity.Whole += r.Now
+	raised.burst += units
+	raised.capacity.Whole += units
+	raised.raises = raises
 	return &raised
 }
 
-func (b *TokenBucket) ends(_ State, now int64) (period, next int64) {
-	lasts := cmp.Or(b.lifetime, longest)
-	return now + lasts, now + lasts
-}
+func (b *TokenBucket) ends(_ State, now int64) int64 { return now + cmp.Or(b.lifetime, longest) }
 
 // reachOf returns the reach of a length.
 func reachOf(length int64) int64 { return 10 + int64(bits.Len64(uint64(length))) }

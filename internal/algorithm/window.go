@@ -11,9 +11,7 @@ type FixedWindow struct {
 	limit     int64
 	width     int64 // microseconds
 	fromFirst bool
-	// falls are the units by which the limit is lower in the next window, and in those after it,
-	// because raises end.
-	falls [2]int64
+	raises    Raises // that are part of the limit
 }
 
 // NewFixedWindow validates a limit for each window of the given width. Windows start at multiples
@@ -240,26 +238,13 @@ func (f *FixedWindow) read(reply []int64, charged Cost, n, width, next int64) Re
 	count, left, debt, finish := reply[0], reply[1], reply[2], reply[3]
 	r := Reading{Limit: f.limit, Used: count + charged.Whole, Window: micros(width)}
 	r.Remaining = max(0, f.limit-r.Used)
-	wait := func(n int64) time.Duration { // n units do not fit into this window
-		switch {
-		case debt+n <= f.limit-f.falls[0]:
-			return micros(left)
-		case n <= f.limit-f.falls[1]:
-			return micros(left + next)
-		}
-		return Never
-	}
-	if n > f.limit {
-		r.RetryAfter = Never
-	} else if count+n > f.limit {
-		r.RetryAfter = wait(n)
-	}
+	r.RetryAfter = f.later(reply, n, next, 0)
 	if r.RetryAfter > 0 {
 		r.Violated = 1
 	}
 	r.Delay = r.RetryAfter
 	if r.Used > 0 {
-		r.NextAfter = wait(r.Remaining + 1)
+		r.NextAfter = f.later([]int64{r.Used, left, debt}, r.Remaining+1, next, 0)
 		r.ResetAfter, r.Reset = micros(left), finish
 		if debt > 0 {
 			r.ResetAfter, r.Reset = micros(left+next), finish+next
@@ -268,25 +253,47 @@ func (f *FixedWindow) read(reply []int64, charged Cost, n, width, next int64) Re
 	return r
 }
 
+// later returns the first wait, at least from, after which n units fit, given the reply of a window
+// and the width of the next one. More room comes when a window ends, and less when a raise does.
+func (f *FixedWindow) later(reply []int64, n, next, from int64) time.Duration {
+	count, left, debt := reply[0], reply[1], reply[2]
+	if n > f.limit {
+		return Never
+	}
+	for _, wait := range [...]int64{from, left, left + next} {
+		used := int64(0)
+		switch {
+		case wait < from:
+			continue
+		case wait < left:
+			used = count
+		case wait < left+next:
+			used = debt
+		}
+		if used+n <= f.limit-f.raises.ended(wait) {
+			return micros(wait)
+		}
+	}
+	return Never
+}
+
+// Later implements Quota.
+func (f *FixedWindow) Later(reply []int64, n int64, from time.Duration) time.Duration {
+	return f.later(reply, n, f.width, ceilMicros(from))
+}
+
 // Raised implements Quota.
-func (f *FixedWindow) Raised(r Raise) Limit {
-	if r.Now == 0 {
+func (f *FixedWindow) Raised(units int64, raises Raises) Limit {
+	if units == 0 {
 		return f
 	}
 	raised := *f
-	raised.raise(r)
+	raised.limit += units
+	raised.raises = raises
 	return &raised
 }
 
-func (f *FixedWindow) raise(r Raise) {
-	f.limit += r.Now
-	f.falls = [2]int64{r.Now - r.Next, r.Now - r.After}
-}
-
-func (f *FixedWindow) ends(st State, _ int64) (period, next int64) {
-	s := st.(*window)
-	return s.found.finish, s.after
-}
+func (f *FixedWindow) ends(st State, _ int64) int64 { return st.(*window).found.finish }
 
 // After implements Mergeable, also for a Period.
 func (f *FixedWindow) After(reply []int64, c Cost) { reply[0] += c.Whole }

@@ -51,7 +51,7 @@ func (s *Store) decide(r *request.Request) error {
 		}
 	}
 	r.Buffer = reply
-	r.Settle(reply)
+	_, _ = r.Settle(reply) // the model's replies are complete
 	return nil
 }
 

@@ -95,16 +95,11 @@ func (d *Decision) decode() error {
 		reply = r.Buffer
 	}
 	for i := range d.requests {
-		r := &d.requests[i]
-		n := r.Words()
-		if r.IsUnseeded(reply) {
-			n = 1
-		}
-		if len(reply) < n {
+		rest, ok := d.requests[i].Settle(reply)
+		if !ok {
 			return trips.ErrReply
 		}
-		r.Settle(reply[:n:n])
-		reply = reply[n:]
+		reply = rest
 	}
 	if s := d.requests[0].Slot; s != nil && len(reply) > 0 {
 		return decodeSlot(s, reply)

@@ -92,15 +92,12 @@ func (b *batch) adjustments(r *request.Request) {
 			hash++
 		}
 	}
-	receipt := int64(1)
 	for i, c := range r.Charges {
-		receipt += int64(c.Limit.Fields())
 		if c.Adjusts {
 			*number++
 			b.int(b.limitAt[b.limitOf[i]])
 			b.int(hash + *number)
 			b.flag(c.Seeds && r.Op.Seeds())
-			b.int(receipt)
 		}
 	}
 	switch k := r.Charges[0].Adjustment; r.Op {

@@ -48,7 +48,7 @@ type Charge struct {
 
 	// The store fills in these. The last integer of the reply is the receipt.
 	Reply  []int64
-	Raised algorithm.Raise // by how much the adjustments raise the limit
+	Raises algorithm.Raises // of the limit, by its adjustments
 	Fits   bool
 	Spent  int64 // units
 	Held   int64 // units of the state that are held, those of the charge included
@@ -79,11 +79,14 @@ func (c *Charge) Receipt() int64 { return c.Reply[len(c.Reply)-1] }
 
 // RaisedLimit returns the limit as the adjustments of the state have raised it.
 func (c *Charge) RaisedLimit() algorithm.Limit {
-	if c.Raised.Now == 0 {
+	if len(c.Raises) == 0 {
 		return c.Limit
 	}
-	return algorithm.QuotaOf(c.Limit).Raised(c.Raised)
+	return algorithm.QuotaOf(c.Limit).Raised(c.Raised(), c.Raises)
 }
+
+// Raised returns by how many units the adjustments raise the limit now.
+func (c *Charge) Raised() int64 { return c.Raises.After(0) }
 
 // Alone reports whether the charge shares its script with no other request.
 func (c *Charge) Alone() bool { return c.HoldFor > 0 || c.Adjusts }
@@ -177,14 +180,14 @@ func (r *Request) IsBound() bool {
 	return k != nil && k.Until > 0
 }
 
-// Words is the number of integers in the reply to the request.
+// Words is the number of integers in the reply to the request, without those of raises.
 func (r *Request) Words() int {
 	n := 1
 	if !r.Op.Corrects() {
 		for _, c := range r.Charges {
 			n += c.Limit.Fields()
 			if c.Adjusts {
-				n += 3
+				n++
 			}
 			if c.HoldFor > 0 {
 				n++
@@ -199,29 +202,32 @@ func (r *Request) IsUnseeded(reply []int64) bool {
 	return len(reply) == 1 && reply[0] == algorithm.Unseeded && !r.Op.Corrects() && r.Adjusts()
 }
 
-// Settle reads the reply to the request, which is verdict, each charge's reply, the Raise of each
+// Settle reads the reply to the request, which is verdict, each charge's reply, the Raises of each
 // limit with adjustments, and the units of each state that may have holds which were held before. It
-// has as many integers as Words says, unless IsUnseeded.
-func (r *Request) Settle(reply []int64) {
+// returns what follows, and false if the reply is too short.
+func (r *Request) Settle(reply []int64) (rest []int64, ok bool) {
 	if r.Unseeded = r.IsUnseeded(reply); r.Unseeded {
-		return
+		return nil, true
+	}
+	if len(reply) < r.Words() {
+		return nil, false
 	}
 	r.Verdict, reply = reply[0], reply[1:]
 	if r.Op.Corrects() {
-		return
+		return reply, true
 	}
 	for _, c := range r.Charges {
 		n := c.Limit.Fields()
 		c.Reply, reply = reply[:n:n], reply[n:]
 	}
 	for _, c := range r.Charges {
-		if c.Adjusts {
-			c.Raised = algorithm.Raise{Now: reply[0], Next: reply[1], After: reply[2]}
-			reply = reply[3:]
+		if reply, ok = c.raise(reply); !ok {
+			return nil, false
 		}
 	}
 	for i, c := range r.Charges {
-		c.Fits, c.Spent = r.Verdict&(1<<i) == 0, 0
+		c.Fits = r.Verdict&(1<<i) == 0
+		c.Spent = 0
 		if r.Op == algorithm.AtMost { // its verdict does not say which charges have no room
 			c.Fits = c.RaisedLimit().Read(c.Reply, algorithm.Cost{}, c.Units).RetryAfter == 0
 		}
@@ -231,13 +237,36 @@ func (r *Request) Settle(reply []int64) {
 				c.Spent *= r.Verdict
 			}
 		}
-		if c.HoldFor > 0 {
-			c.Held, reply = reply[0], reply[1:]
-			if r.Hold != "" {
-				c.Held += c.Spent
-			}
+		if c.HoldFor == 0 {
+			continue
+		}
+		if len(reply) == 0 {
+			return nil, false
+		}
+		c.Held, reply = reply[0], reply[1:]
+		if r.Hold != "" {
+			c.Held += c.Spent
 		}
 	}
+	return reply, true
+}
+
+// raise reads the raises of the charge's limit from a reply and returns what follows them. It
+// reports false if the reply is too short.
+func (c *Charge) raise(reply []int64) (rest []int64, ok bool) {
+	c.Raises = nil
+	if !c.Adjusts {
+		return reply, true
+	}
+	if len(reply) == 0 || reply[0] < 0 || int64(len(reply)-1)/2 < reply[0] {
+		return nil, false
+	}
+	n, rest := reply[0], reply[1:]
+	for range n {
+		c.Raises = append(c.Raises, algorithm.Raise{Left: rest[0], Units: rest[1]})
+		rest = rest[2:]
+	}
+	return rest, true
 }
 
 // maxMerged is the largest number of units of a charge that merges: sums of a batch stay exact.

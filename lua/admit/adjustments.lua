@@ -61,15 +61,15 @@ end
 local function raise()
   local unseeded = false
   for i = 1, (adjustments[2] or 0) + 0 do
-    local limit, hash = adjustments[4 * i - 1] + 3, KEYS[adjustments[4 * i] + 0]
+    local limit, hash = adjustments[3 * i] + 3, KEYS[adjustments[3 * i + 1] + 0]
     local values = call('HMGET', hash, 'seeded', 'raised')
     local known = values[2] or ''
     local next = string.match(known, '^%d+')
     if next and next + 0 <= now then
       known = prune(hash, known)
     end
-    raises[i], argv[limit] = known, argv[limit] + raised(known, now)
-    if adjustments[4 * i + 1] == '1' and (values[1] or 0) + 0 <= now then
+    raises[i], argv[limit] = known, argv[limit] + raised(known)
+    if adjustments[3 * i + 2] == '1' and (values[1] or 0) + 0 <= now then
       unseeded = true
     end
   end
@@ -100,7 +100,7 @@ end
 
 -- target returns the request's hash of adjustments and the arguments of the operation.
 local function target()
-  return KEYS[(adjustments[4] or 0) + 0], slice(adjustments, adjustments[2] * 4 + 3, #adjustments)
+  return KEYS[(adjustments[4] or 0) + 0], slice(adjustments, adjustments[2] * 3 + 3, #adjustments)
 end
 
 local function adjust()
@@ -110,7 +110,7 @@ local function adjust()
     return {0}
   elseif more ~= 0 and ends <= now then
     return {-4}
-  elseif raised(raises[1], now) + more > 1000000000000000 then
+  elseif raised(raises[1]) + more > 1000000000000000 then
     return {-3}
   end
   local known, next, list = now + asked[2], string.match(raises[1], '^(%d*)(.*)$')

@@ -31,8 +31,8 @@
 --        times.
 --        Adjustments: the operation, or an empty text to decide; the number of charges that may have
 --        some; for each of these: index of its limit in ARGV, index of its adjustments in KEYS, 1 if
---        it is to be seeded before it is charged, index of its receipt in the reply. No two of them
---        have one limit. Then of the operation:
+--        it is to be seeded before it is charged. No two of them have one limit. Then of the
+--        operation:
 --        adjust    the id; microseconds for which it is known; units to charge, or to give back if
 --                  below 0; units by which the limit is raised, or to take from an earlier raise with
 --                  that end if below 0; until when
@@ -40,9 +40,9 @@
 --                  them, 2 if it is unless it has been seeded before, otherwise 0
 --        ask       nothing
 -- Reply  -1, now if the limits do not hold now; nothing is done then. Otherwise as in
---        lua/decide/decide.lua; then, for each charge that may have adjustments, by how much its
---        limit is raised now, when its next period begins, and when the one after does; then, for
---        each charge that may have holds, the units of its state that were held before; then, if a
+--        lua/decide/decide.lua; then, for each charge that may have adjustments, the number of the
+--        raises of its limit, and for each, the first to end first, how long it lasts and its units;
+--        then, for each charge that may have holds, the units of its state that were held before; then, if a
 --        slot is asked for, unless a charge was denied, as in lua/lease/batch.lua. Without a slot
 --        nothing is charged. -2 if a key is to be seeded before; nothing is done then.
 --        "settle" and "renew": the sum of 2^(i-1) over the charges i whose hold had ended. Renewing
@@ -97,11 +97,11 @@ end
 
 local raises = {} -- of each charge with adjustments: the field raised of its hash
 
--- raised returns by how much a limit is raised at a time that is not in the past.
-local function raised(known, time)
+-- raised returns by how much a limit is raised now.
+local function raised(known)
   local sum = 0
   for ends, units in string.gmatch(known, ' (%d+) (%d+)') do
-    if ends + 0 > time then
+    if ends + 0 > now then
       sum = sum + units
     end
   end
@@ -126,19 +126,17 @@ local function held(at, reply)
   return 0 - (call('ZSCORE', KEYS[holds[at + 2] + 0], total_of(limit, receipt)) or 0)
 end
 
--- tell appends by how much each limit with adjustments is raised in three periods, and the units
--- that are held.
+-- tell appends the raises of each limit with adjustments, and the units that are held.
 local function tell(reply)
-  for i, known in ipairs(raises) do
-    local limit, found, n = adjustments[4 * i - 1] + 0, adjustments[4 * i + 2] + 0, #reply
-    local lifetime = argv[limit] == 'token_bucket' and argv[limit + 5] + 0 or 0
-    local next = now + (lifetime > 0 and lifetime or 3155760000000000) -- nothing refills
-    local after = next
-    if argv[limit] == 'window' then
-      next = now + reply[found - 3]
-      after = argv[limit + 4] == '0' and argv[limit + 7] + 0 or next + math.abs(argv[limit + 4])
+  for _, known in ipairs(raises) do
+    local head = #reply + 1
+    reply[head] = 0
+    for ends, units in string.gmatch(known, ' (%d+) (%d+)') do
+      if ends + 0 > now then
+        reply[head] = reply[head] + 1
+        append(reply, {ends - now, units + 0})
+      end
     end
-    reply[n + 1], reply[n + 2], reply[n + 3] = raised(known, now), raised(known, next), raised(known, after)
   end
   for at = from, operation == 'hold' and count or 0, stride do
     reply[#reply + 1] = held(at, reply)
