@@ -359,3 +359,43 @@ func (f failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (f failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
+
+// What a request has paid for, and what its running charges may spend, is bounded by the budget with
+// its raises.
+func TestRunningChargesHeedRaises(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		maxTokens int
+	}{
+		{"estimate above the raised budget", 500},
+		{"running charges above the budget", 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			raisable := core.Must(core.NewPolicy(core.PolicyConfig{
+				Name: "budget", Unit: core.UnitTokens, Hold: time.Minute, Raisable: true,
+				Algorithm: core.Calendar{Limit: 10, Every: core.PeriodYear, In: time.UTC},
+			}))
+			r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) {
+				cfg.ChargeEvery, cfg.Overrun = 1, llm.OverrunEnd
+				cfg.Budgets[0].Policy = raisable
+			})
+			charges, err := r.meter.Guard(llm.FormatOpenAIChat).Charges(r.request(chatPath, small))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.gate.Adjust(t.Context(), core.Adjustment{
+				ID: "top-up", Policy: raisable, Key: charges[0].Key, Raise: 90, Until: time.Now().Add(time.Hour),
+			}); err != nil {
+				t.Fatal(err)
+			}
+			r.answer = chat(3, 60)
+			body := strings.Replace(small, `"max_tokens":5`, fmt.Sprintf(`"max_tokens":%d`, c.maxTokens), 1)
+			if body := read(t, r.post(chatPath, body)); strings.Count(body, "word") != 60 {
+				t.Errorf("the client was sent %s", body)
+			}
+			if report := r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 60}, 63); report.Indebted {
+				t.Error("it is indebted")
+			}
+		})
+	}
+}

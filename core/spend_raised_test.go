@@ -1,0 +1,47 @@
+package core_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// SpendUpTo, a merged and clamped cost, and a debt are bounded by the limit with its raises.
+func TestBoundsHeedRaises(t *testing.T) {
+	t.Parallel()
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, p *core.Policy, _ time.Duration) {
+		raised := func(key string, cost int64) core.Charge {
+			ch := core.Charge{Policy: p, Key: newKey(t, key), Cost: cost}
+			raiseBy(t, g, ch, 90, c.Now().Add(time.Hour))
+			return ch
+		}
+		one := raised("one", 1)
+		n, d, err := g.SpendUpTo(t.Context(), 500, one)
+		if err != nil || n != 100 || d.At(0).Used != 100 {
+			t.Errorf("SpendUpTo: %d, %v: %s", n, err, show(d))
+		}
+		clamped := raised("clamped", 50)
+		clamped.Clamp = true
+		n, d, err = g.SpendUpTo(t.Context(), 500, clamped)
+		if err != nil || n != 2 || d.At(0).Used != 100 {
+			t.Errorf("SpendUpTo of a clamped cost: %d, %v: %s", n, err, show(d))
+		}
+		merged := raised("merged", 70)
+		merged.Clamp = true
+		if d := decide(t, g, merged, merged); !d.Allowed || d.At(0).Used != 100 {
+			t.Errorf("merged: %s", show(d))
+		}
+		debt := raised("debt", 50)
+		settle(t, charge(t, g, debt), 170)
+		if d := peek(t, g, debt); d.At(0).Used != 170 {
+			t.Errorf("debt: %s", show(d))
+		}
+		debt.Cost = 1
+		settle(t, charge(t, g, raised("deep", 1)), 500)
+		debt.Key = newKey(t, "deep")
+		if d := peek(t, g, debt); d.At(0).Used != 200 {
+			t.Errorf("debt of more than another limit: %s", show(d))
+		}
+	})
+}
