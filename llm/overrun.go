@@ -38,15 +38,15 @@ var keptAfter = hub.KeptAfter.(func(core.Result) time.Duration)
 // waitOf returns how long running charges that were denied would have to wait. What other requests
 // hold may come back soon. What the stream itself holds does not, as long as it runs.
 func (x *exchange) waitOf(charges []core.Charge, d *core.Decision) (wait time.Duration) {
+	wait = d.RetryAfter()
 	for i, r := range d.Results() {
 		if r.Allowed || r.Policy.Shadow() {
 			continue
 		}
 		free := r.Remaining + r.Held - x.held(r.Policy) - max(0, r.Used-r.Limit)
-		if kept := keptAfter(r); kept > 0 && charges[i].Cost > free {
-			r.RetryAfter = kept
+		if charges[i].Cost > free {
+			wait = max(wait, keptAfter(r))
 		}
-		wait = max(wait, r.RetryAfter)
 	}
 	return wait
 }

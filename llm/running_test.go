@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -397,5 +398,52 @@ func TestRunningChargesHeedRaises(t *testing.T) {
 				t.Error("it is indebted")
 			}
 		})
+	}
+}
+
+// The end of a stream says that a budget is spent if it will be once the raise of another one has ended.
+func TestOverrunHeedsRaisesThatEnd(t *testing.T) {
+	for _, c := range []struct {
+		lasts time.Duration
+		kind  string
+	}{{time.Hour, "rate_limit_exceeded"}, {time.Second, "insufficient_quota"}} {
+		clock := core.NewManualClock(time.Date(2026, 5, 5, 5, 5, 5, 0, time.UTC))
+		budget := func(name string, limit core.Algorithm) *core.Policy {
+			return core.Must(core.NewPolicy(core.PolicyConfig{
+				Name: name, Unit: core.UnitTokens, Hold: time.Minute, Raisable: true, Algorithm: limit,
+			}))
+		}
+		month := budget("month", core.Calendar{Limit: 1000, Every: core.PeriodMonth, In: time.UTC})
+		r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) {
+			cfg.ChargeEvery, cfg.Overrun = 1, llm.OverrunEnd
+			cfg.Guard.Gate = core.Must(core.NewMemory(core.Config{Clock: clock.Now}))
+			cfg.Budgets[0].Policy = budget("minute", core.FixedWindow{Limit: 1000, Window: time.Minute})
+			cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: month, Key: tenant})
+		})
+		charges, err := r.meter.Guard(llm.FormatOpenAIChat).Charges(r.request(chatPath, small))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.gate.Adjust(t.Context(), core.Adjustment{
+			ID: "top-up", Policy: month, Key: charges[1].Key, Units: 500, Raise: 9000, Until: clock.Now().Add(c.lasts),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		goOn := make(chan struct{})
+		r.answer = events(800, func(w http.ResponseWriter, q *http.Request) {
+			<-goOn
+			events(300, func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })(w, q)
+		})
+		response := r.post(chatPath, small)
+		if _, err := io.ReadFull(response.Body, make([]byte, 800*len(word))); err != nil {
+			t.Error(err)
+		}
+		for r.used() < 803 { // the charge follows its event
+			runtime.Gosched()
+		}
+		close(goOn)
+		if body := read(t, response); !strings.Contains(body, `"`+c.kind+`"`) {
+			t.Errorf("a raise of %v: the client was sent %s", c.lasts, body)
+		}
 	}
 }
