@@ -26,8 +26,11 @@ func init() {
 	hub.Reason = func(r Result) int64 { return int64(r.reason) }
 	hub.Kept = kept
 	hub.Give = (*Gate).giveUnits
-	hub.State = func(gate any, p any) {
+	hub.State = func(gate any, p any, planned bool) {
 		if g, p := gate.(*Gate), p.(*Policy); g != nil && p != nil && p.own != nil {
+			if planned {
+				p.planned.Store(true)
+			}
 			g.stated.add([]Charge{{Policy: p}})
 		}
 	}

@@ -97,6 +97,7 @@ type Policy struct {
 	first      [4]atomic.Pointer[limit]
 	others     sync.Map // identity to *limit
 	remembered atomic.Int64
+	planned    atomic.Bool // a plan may give keys limits of their own
 
 	stated     atomic.Pointer[policyList] // the last that has it
 	lastDenial atomic.Int64               // orders the requests of a decision that takes several round trips

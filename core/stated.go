@@ -28,12 +28,15 @@ type policyList struct {
 	write func([]*Policy) error
 
 	mu  sync.Mutex
-	all map[string]*Policy
-	due bool // it states them soon
+	all map[string][]*Policy // by name
+	due bool                 // it states them soon
 }
 
+// mostOfOneName bounds the policies of one name that a list keeps.
+const mostOfOneName = 8
+
 func newPolicyList(tasks *breaker.Tasks, write func([]*Policy) error) *policyList {
-	return &policyList{tasks: tasks, write: write, all: make(map[string]*Policy)}
+	return &policyList{tasks: tasks, write: write, all: make(map[string][]*Policy)}
 }
 
 // add adds the policies of charges, which have been checked.
@@ -52,13 +55,18 @@ func (l *policyList) addOne(p *Policy) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.stated.Store(l)
-	if l.all[p.name] == p || l.all[p.name] == nil && len(l.all) == stated.Most {
+	same := l.all[p.name]
+	if slices.Contains(same, p) || same == nil && len(l.all) == stated.Most {
 		return
 	}
 	if len(l.all) == 0 {
 		l.tasks.Go(l.stateAgain)
 	}
-	l.all[p.name] = p
+	if len(same) == mostOfOneName { // a program makes new ones again and again
+		same[0] = p
+	} else {
+		l.all[p.name] = append(same, p)
+	}
 	if !l.due {
 		l.due = true
 		l.tasks.Go(l.stateSoon)
@@ -74,6 +82,21 @@ func (l *policyList) stateSoon() {
 func (l *policyList) stateAgain() {
 	for l.tasks.Sleep(statesAgain - rand.N(statesAgain/10)) {
 		l.state()
+		l.forget()
+	}
+}
+
+// forget keeps one policy of each name. The others come back when they are used again, so those that a
+// program has replaced by new ones do not.
+func (l *policyList) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, same := range l.all {
+		last := len(same) - 1
+		for _, p := range same[:last] {
+			p.stated.CompareAndSwap(l, nil)
+		}
+		l.all[name] = same[last:]
 	}
 }
 
@@ -81,7 +104,7 @@ func (l *policyList) stateAgain() {
 func (l *policyList) state() {
 	l.mu.Lock()
 	l.due = false
-	all := slices.Collect(maps.Values(l.all))
+	all := slices.Concat(slices.Collect(maps.Values(l.all))...)
 	l.mu.Unlock()
 	_ = safely(func() error { return l.write(all) })
 }
@@ -104,7 +127,8 @@ func statePolicies(
 		}
 		lines = append(lines, line)
 	}
-	return store.StatePolicies(ctx, lines)
+	slices.Sort(lines)
+	return store.StatePolicies(ctx, slices.Compact(lines))
 }
 
 // line returns what the list in Redis has of the policy.
@@ -117,11 +141,29 @@ func (p *Policy) line() (string, error) {
 		Name: p.name, Kind: strings.TrimPrefix(fmt.Sprintf("%T", p.algorithm), "core."), Limit: limit,
 		Unit: uint8(p.unit), Hold: p.hold, Raisable: p.raisable, Shadow: p.shadow, Varies: p.varies(),
 	}
-	if c, ok := p.algorithm.(Calendar); ok {
+	if c, ok := p.algorithm.(Calendar); ok && isNamed(c.In) {
 		s.Zone = c.In.String()
 	}
 	return s.Line()
 }
 
-// varies reports whether charges have had limits of their own.
-func (p *Policy) varies() bool { return p.remembered.Load() > 0 }
+// isNamed reports whether other machines know a time zone by its name. time.FixedZone and time.Parse
+// make zones without a name, or with that of another zone.
+func isNamed(in *time.Location) bool {
+	zone, err := time.LoadLocation(in.String())
+	if err != nil || in == time.Local {
+		return false
+	}
+	now := time.Now()
+	for week := -52; week <= 52; week++ {
+		at := now.AddDate(0, 0, 7*week)
+		_, want := at.In(in).Zone()
+		if _, offset := at.In(zone).Zone(); offset != want {
+			return false
+		}
+	}
+	return true
+}
+
+// varies reports whether charges have limits of their own.
+func (p *Policy) varies() bool { return p.planned.Load() || p.remembered.Load() > 0 }

@@ -37,7 +37,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 	for i := range cfg.Rules {
 		r := &cfg.Rules[i]
 		ad := advertise(r.Policy)
-		hub.State(cfg.Gate, r.Policy)
+		hub.State(cfg.Gate, r.Policy, cfg.Plan != nil)
 		g.rules = append(g.rules, charger{rule: r, advert: ad})
 		policies = appendMember(policies, ad.member)
 		g.settles = g.settles || r.Settle != nil || r.Policy.Hold() > 0
@@ -47,7 +47,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 		if err != nil {
 			return nil, fmt.Errorf("nethttp: Config.Blocks: %w", err)
 		}
-		hub.State(cfg.Gate, rule.Policy)
+		hub.State(cfg.Gate, rule.Policy, false)
 		g.blocks = append(g.blocks, charger{block: &block{rule, list}})
 		g.settles = g.settles || rule.Strikes != nil || rule.Forget != nil
 	}

@@ -77,7 +77,7 @@ var (
 func (a *application) states(policies ...*core.Policy) {
 	a.t.Helper()
 	for _, p := range policies {
-		hub.State(a.gate, p)
+		hub.State(a.gate, p, false)
 	}
 	client := hub.Of(a.gate).Client.(redis.UniversalClient)
 	for {

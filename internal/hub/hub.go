@@ -128,10 +128,10 @@ var (
 
 	// State has a *core.Gate on Redis state a *core.Policy there, as it does with one that it has
 	// decided on. StateNothing keeps a new Gate, as that of a tool, from stating any.
-	State        func(gate, policy any)
+	State        func(gate, policy any, planned bool)
 	StateNothing func(gate any)
 
-	// Varies reports whether charges of this process under the policy have had limits of their own.
+	// Varies reports whether charges of this process under the policy may have limits of their own.
 	//
 	//	func(*core.Policy) bool
 	Varies any

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,9 +21,9 @@ type Stated struct {
 	Name string
 	// Policy is nil where this version cannot read what is stated. Err says why.
 	Policy   *core.Policy
-	Raisable bool
-	// Varies says that charges under the policy have had limits of their own, such as those of a
-	// core.Plan. What holds for a key is then not known from here.
+	Raisable bool // in every program
+	// Varies says that charges under the policy may have limits of their own, such as those of a
+	// core.Plan, or that programs state different limits. What holds for a key is then not known from here.
 	Varies bool
 	At     time.Time // when it was last stated, by the clock of Redis
 	Err    error
@@ -62,7 +61,6 @@ func ReadStated(ctx context.Context, client redis.Cmdable, prefix string) ([]Sta
 		s.Policy, s.Err = policyOf(&p)
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b Stated) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
 }
 
@@ -101,6 +99,9 @@ func HeedBlocks(all []Stated, name string) error {
 	if _, blocks := s.Policy.Algorithm().(core.Block); !blocks {
 		return fmt.Errorf("%s is no Block (%s), so no program heeds the block",
 			name, Describe(s.Policy.Algorithm(), Number, Span))
+	}
+	if s.Policy.Shadow() {
+		return fmt.Errorf("%s is Shadow in the program, so it blocks nobody", name)
 	}
 	return nil
 }
@@ -167,8 +168,8 @@ func figures[A core.Algorithm](s *stated.Policy) (core.Algorithm, error) {
 func calendarOf(s *stated.Policy) (core.Algorithm, error) {
 	var c core.Calendar
 	err := json.Unmarshal(s.Limit, &c)
-	if err == nil && s.Zone == "Local" { // that of another machine
-		err = errors.New("inspect: its periods are in the program's local time zone")
+	if err == nil && s.Zone == "" {
+		err = errors.New("inspect: its periods are in a time zone of the program's own")
 	}
 	if err == nil {
 		c.In, err = time.LoadLocation(s.Zone)
@@ -191,7 +192,7 @@ func (e *UnknownLimit) Error() string {
 		return fmt.Sprintf("the limit of %s cannot be read: %v", e.Policy, e.Err)
 	}
 	return fmt.Sprintf("the limit of this key under %s is not known: "+
-		"the program gives keys limits of their own", e.Policy)
+		"programs give keys limits of their own", e.Policy)
 }
 
 func (e *UnknownLimit) Unwrap() error { return e.Err }

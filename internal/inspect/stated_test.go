@@ -3,13 +3,16 @@ package inspect_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/keyfunc"
 )
 
 // statedBy returns what is stated below the prefix of a Gate, by name, once a policy of that name is.
@@ -51,8 +54,11 @@ func TestGatesStateTheirPolicies(t *testing.T) {
 			"month": {Algorithm: core.Calendar{Limit: 1 << 49, Every: core.PeriodMonth, In: berlin,
 				Anchor: time.Date(2026, 1, 31, 5, 0, 0, 0, berlin)}},
 			"local": {Algorithm: core.Calendar{Limit: 1, Every: core.PeriodDay, In: time.Local}},
-			"beta":  {Algorithm: core.DenyAll{}},
-			"free":  {Algorithm: core.Unlimited{}},
+			// Zones that a name does not tell: of time.Parse, and one that looks like another.
+			"nameless": {Algorithm: core.Calendar{Limit: 1, Every: core.PeriodDay, In: time.FixedZone("", 9*3600)}},
+			"winter":   {Algorithm: core.Calendar{Limit: 1, Every: core.PeriodDay, In: time.FixedZone("CET", 3600)}},
+			"beta":     {Algorithm: core.DenyAll{}},
+			"free":     {Algorithm: core.Unlimited{}},
 		}
 		key := newKey(t, "k")
 		for name, cfg := range all {
@@ -68,9 +74,9 @@ func TestGatesStateTheirPolicies(t *testing.T) {
 		}
 		for name, want := range all {
 			s := got[name]
-			if name == "local" {
+			if name == "local" || name == "nameless" || name == "winter" {
 				if s.Err == nil || s.Policy != nil {
-					t.Errorf("the zone of another machine is read: %+v", s)
+					t.Errorf("the zone of a program is read: %s: %+v", name, s)
 				}
 				continue
 			}
@@ -118,4 +124,64 @@ func TestLimitOfAChargeIsNotKnown(t *testing.T) {
 			t.Errorf("%v, reasons %+v, faults %v", err, s.Why.Reasons, s.Faults)
 		}
 	})
+}
+
+// Programs may state one name differently, and one may do so twice. Then the limit of a key is not known,
+// and a raise counts only if all of them heed it.
+func TestOneNameOfSeveralPolicies(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		one, two, page := newGate(t, server), newGate(t, server), newGate(t, server)
+		key, free, pro := newKey(t, "k"), core.FixedWindow{Limit: 1, Window: time.Hour}, core.FixedWindow{Limit: 9, Window: time.Hour}
+		raisable := newPolicy(t, core.PolicyConfig{Name: "raised", Algorithm: free, Raisable: true})
+		decide(t, one, core.Charge{Policy: limited(t, "in-one", free), Key: key})
+		decide(t, one, core.Charge{Policy: limited(t, "in-one", pro), Key: key})
+		decide(t, one, core.Charge{Policy: limited(t, "in-two", free), Key: key})
+		decide(t, one, core.Charge{Policy: limited(t, "planned", free), Key: key, Limit: pro})
+		decide(t, one, core.Charge{Policy: limited(t, "planned", free), Key: key}) // of another guard
+		decide(t, one, core.Charge{Policy: limited(t, "planned-here", free), Key: key, Limit: pro})
+		decide(t, one, core.Charge{Policy: raisable, Key: key})
+		decide(t, one, core.Charge{Policy: limited(t, "alike", free), Key: key})
+		statedBy(t, page, "alike")
+		for _, name := range []string{"planned-here", "alike"} {
+			decide(t, two, core.Charge{Policy: limited(t, name, free), Key: key})
+		}
+		for _, name := range []string{"in-two", "raised"} {
+			decide(t, two, core.Charge{Policy: limited(t, name, pro), Key: key})
+		}
+		// No customer with a limit of its own has come yet.
+		_, err := nethttp.NewGuard(nethttp.Config{
+			Gate: two, Plan: func(*http.Request) (core.Plan, error) { return nil, nil },
+			Rules: []nethttp.Rule{{Policy: limited(t, "guarded", free), Key: keyfunc.RemoteIP()}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		decide(t, two, core.Charge{Policy: limited(t, "last", free), Key: key})
+		got := statedBy(t, page, "last")
+		for name, varies := range map[string]bool{
+			"in-one": true, "in-two": true, "planned": true, "planned-here": true, "guarded": true,
+			"alike": false,
+		} {
+			if got[name].Varies != varies {
+				t.Errorf("%s: %+v", name, got[name])
+			}
+		}
+		if got["raised"].Raisable {
+			t.Errorf("only one program heeds raises: %+v", got["raised"])
+		}
+	})
+}
+
+// No program heeds a block under a policy that is Shadow.
+func TestShadowBlocksAreNotHeeded(t *testing.T) {
+	t.Parallel()
+	bans := core.PolicyConfig{Name: "bans", Algorithm: core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}}
+	for _, shadow := range []bool{false, true} {
+		bans.Shadow = shadow
+		all := []inspect.Stated{{Name: "bans", Policy: newPolicy(t, bans)}}
+		if err := inspect.HeedBlocks(all, "bans"); (err != nil) != shadow {
+			t.Errorf("shadow %v: %v", shadow, err)
+		}
+	}
 }

@@ -3,9 +3,12 @@
 package stated
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,13 +29,13 @@ type Policy struct {
 	// Kind is the type of the algorithm in package core, and Limit the figures of it.
 	Kind  string          `json:"kind"`
 	Limit json.RawMessage `json:"limit"`
-	Zone  string          `json:"zone,omitempty"` // of a Calendar
+	Zone  string          `json:"zone,omitempty"` // of a Calendar; absent if it is known by no name
 	Unit  uint8           `json:"unit,omitempty"`
 	// Hold is in nanoseconds.
 	Hold     time.Duration `json:"hold,omitempty"`
 	Raisable bool          `json:"raisable,omitempty"`
 	Shadow   bool          `json:"shadow,omitempty"`
-	// Varies says that charges under the policy have had limits of their own.
+	// Varies says that charges under the policy may have limits of their own.
 	Varies bool `json:"varies,omitempty"`
 
 	At time.Time `json:"-"` // when it was last stated, by the clock of Redis
@@ -44,8 +47,39 @@ func (p *Policy) Line() (string, error) {
 	return p.Name + " " + string(text), err
 }
 
-// Parse parses what Redis keeps.
-func Parse(text string) (all []Policy, err error) {
+// together is how long after another statement of the same name the program of the older one may still
+// run: Gates state their policies every minute.
+const together = 2 * time.Minute
+
+// Parse parses what Redis keeps, and returns the newest statement of each name. Where programs that run
+// together state a name differently, Varies says so, and Raisable is what all of them say.
+func Parse(text string) ([]Policy, error) {
+	lines, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(lines, func(a, b Policy) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), b.At.Compare(a.At))
+	})
+	var all []Policy
+	for _, p := range lines {
+		if len(all) == 0 || all[len(all)-1].Name != p.Name {
+			all = append(all, p)
+			continue
+		}
+		newest := &all[len(all)-1]
+		if newest.At.Sub(p.At) > together {
+			continue
+		}
+		newest.Varies = newest.Varies || p.Varies || p.Kind != newest.Kind || p.Zone != newest.Zone ||
+			!bytes.Equal(p.Limit, newest.Limit)
+		newest.Raisable = newest.Raisable && p.Raisable
+	}
+	return all, nil
+}
+
+// parse returns each statement.
+func parse(text string) (all []Policy, err error) {
 	for line := range strings.Lines(text) {
 		words := strings.SplitN(line, " ", 3)
 		if len(words) != 3 {
