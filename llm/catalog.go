@@ -10,7 +10,6 @@ import (
 type catalog struct {
 	models map[string]*Model // of Config.Models
 	listed *priceList        // of Config.Prices, or nil
-	all    []*Model
 	// dearest is an upper bound: no bill costs more by any of the models. It is nil without models.
 	dearest *Model
 	factors map[string]int64 // the highest factor of each label, at least 1,000
@@ -27,26 +26,27 @@ func newCatalog(models map[string]Model, listed *priceList) *catalog {
 	for name, m := range models {
 		m.Tariff = m.Tariff.clone()
 		c.models[name] = &m
-		c.all = append(c.all, &m)
 	}
+	all := slices.Collect(maps.Values(c.models))
 	if listed != nil {
-		c.all = slices.AppendSeq(c.all, maps.Values(listed.models))
+		all = slices.AppendSeq(all, maps.Values(listed.models))
 	}
-	for _, m := range c.all {
+	tariffs := make([]Tariff, len(all))
+	for i, m := range all {
+		tariffs[i] = m.Tariff.plain()
 		c.priced = c.priced || !m.Tariff.isZero()
-		c.add(&m.Tariff)
+		c.add(&tariffs[i])
 	}
-	if len(c.all) > 0 {
-		c.dearest = &Model{Tariff: c.bound()}
+	if len(all) > 0 {
+		c.dearest = &Model{Tariff: c.bound(tariffs)}
 	}
 	return c
 }
 
 // add raises the highest price of each label, unit and token to those of a tariff.
 func (c *catalog) add(t *Tariff) {
-	for key := range t.labels() {
+	for key, f := range t.Factors {
 		label, _, _ := strings.Cut(key, ":")
-		f, _ := t.factor(key)
 		c.factors[label] = max(c.factors[label], f, oneFactor)
 	}
 	for name, p := range t.Units {
@@ -62,19 +62,20 @@ func (c *catalog) add(t *Tariff) {
 	}
 }
 
-// bound returns a tariff by which every bill costs at least what it costs by any of the models.
-func (c *catalog) bound() Tariff {
+// bound returns a tariff by which every bill costs at least what it costs by any of some plain ones.
+func (c *catalog) bound(tariffs []Tariff) Tariff {
 	t := Tariff{Units: make(map[string]int64), Factors: make(map[string]int64)}
 	froms := make(map[int64]bool)
-	for _, m := range c.all {
-		for _, from := range m.Tariff.froms() {
-			froms[from] = true
+	for _, o := range tariffs {
+		for _, s := range o.Steps {
+			froms[s.From] = true
 		}
 	}
 	for from := range froms {
 		price := Price{Free, Free, Free, Free, Free, Free, Free, Free, Free, Free}
-		for _, m := range c.all {
-			price = price.most(m.Tariff.dearest(from))
+		for _, o := range tariffs {
+			other, _ := o.at("", from)
+			price = price.most(other)
 		}
 		if from == 0 {
 			t.Price = price
@@ -86,19 +87,19 @@ func (c *catalog) bound() Tariff {
 	for name := range sameSearch {
 		names[name] = 0
 	}
-	for _, m := range c.all {
+	for _, o := range tariffs {
 		for name := range names {
-			p, _ := c.unitPrice(&m.Tariff, name)
+			p, _ := c.unitPrice(&o, name)
 			t.Units[name] = max(t.Units[name], p)
 		}
-		for key := range m.Tariff.labels() {
+		for key := range o.Factors {
 			t.Factors[key] = 0
 		}
 	}
 	for key := range t.Factors {
 		label, value, _ := strings.Cut(key, ":")
-		for _, m := range c.all {
-			f, _ := c.factor(&m.Tariff, label, value)
+		for _, o := range tariffs {
+			f, _ := c.factor(&o, label, value)
 			t.Factors[key] = max(t.Factors[key], f)
 		}
 	}
@@ -137,8 +138,8 @@ var usual = map[string][]string{
 
 // factor returns the factor of a label in thousandths, and whether it is known.
 func (c *catalog) factor(t *Tariff, label, value string) (int64, bool) {
-	if f, ok := t.factor(label + ":" + value); ok {
-		return f, true
+	if f, ok := t.Factors[label+":"+value]; ok {
+		return max(f, 0), true
 	}
 	if value == "" || slices.Contains(usual[label], value) {
 		return oneFactor, true

@@ -169,66 +169,40 @@ func (t *Tariff) at(label string, prompt int64) (Price, bool) {
 	return price.complete(), label == "" || reached >= 0
 }
 
-// froms returns where the prices of the tariff begin.
-func (t *Tariff) froms() []int64 {
-	all := []int64{0}
-	for _, s := range t.Steps {
-		all = append(all, s.From)
+// plain returns a tariff with factors in place of the prices of labels, by which nothing costs less.
+func (t *Tariff) plain() Tariff {
+	p := Tariff{Units: t.Units, Factors: maps.Clone(t.Factors)}
+	if p.Factors == nil {
+		p.Factors = make(map[string]int64)
 	}
-	return all
-}
-
-// factor returns the factor of a label and its value in thousandths, or the highest ratio of its
-// prices to those without it, and whether there is one.
-func (t *Tariff) factor(key string) (highest int64, ok bool) {
-	highest, ok = t.Factors[key]
-	for _, from := range t.froms() {
-		labelled, has := t.at(key, from)
-		if !has {
-			break
-		}
-		ok = true
-		plain, _ := t.at("", from)
-		for i, price := range plain.fields() {
-			var ratio amount
-			ratio.addProduct(*labelled.fields()[i], oneFactor)
-			if *price > 0 {
-				ratio = ratio.over(amount{small: uint64(*price)})
-				highest = max(highest, ratio.clamped())
-			} else if !ratio.isZero() { // dearest has its price
-				highest = max(highest, oneFactor)
+	for _, begin := range append([]Step{{}}, t.Steps...) {
+		price, _ := t.at("", begin.From)
+		for _, s := range t.Steps {
+			if s.Label != "" {
+				own, _ := t.at(s.Label, begin.From)
+				p.Factors[s.Label] = max(p.Factors[s.Label], price.raise(own))
 			}
 		}
+		p.Steps = append(p.Steps, Step{From: begin.From, Price: price})
 	}
-	return max(highest, 0), ok
+	p.Price = p.Steps[0].Price
+	return p
 }
 
-// dearest returns the prices without a label from a number of tokens on. What is free there and has a
-// price with a label has that price.
-func (t *Tariff) dearest(from int64) Price {
-	price, _ := t.at("", from)
-	for key := range t.labels() {
-		if labelled, ok := t.at(key, from); ok {
-			for i, p := range price.fields() {
-				if *p == Free {
-					*p = *labelled.fields()[i]
-				}
-			}
+// raise returns the factor in thousandths by which no price is lower than that of o. It sets prices
+// of nothing to those of o.
+func (p *Price) raise(o Price) int64 {
+	factor := int64(1)
+	for i, n := range p.fields() {
+		if *n <= 0 {
+			*n = *o.fields()[i]
+		}
+		var ratio amount
+		ratio.addProduct(*o.fields()[i], oneFactor)
+		if *n > 0 {
+			ratio = ratio.over(amount{small: uint64(*n)})
+			factor = max(factor, ratio.clamped())
 		}
 	}
-	return price
-}
-
-// labels returns the labels and their values that have factors or prices.
-func (t *Tariff) labels() map[string]bool {
-	all := make(map[string]bool)
-	for key := range t.Factors {
-		all[key] = true
-	}
-	for _, s := range t.Steps {
-		if s.Label != "" {
-			all[s.Label] = true
-		}
-	}
-	return all
+	return factor
 }
