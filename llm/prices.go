@@ -68,7 +68,7 @@ func LoadPrices(cfg PricesConfig) (*Prices, error) {
 		p.files = append(p.files, watch.File{Path: path, Max: pricefile.Max})
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	if err := p.readAll(); err != nil {
+	if _, err := p.load(true); err != nil {
 		p.cancel()
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (p *Prices) Unread() []string { return slices.Clone(p.current.Load().unread
 func (p *Prices) Reload() error {
 	p.loading.Lock()
 	defer p.loading.Unlock()
-	err := p.readAll()
+	_, err := p.load(true)
 	if p.ctx.Err() != nil {
 		return errors.New("llm: prices: closed")
 	}
@@ -121,27 +121,39 @@ func (p *Prices) Reload() error {
 	return err
 }
 
-// readAll reads all files. The caller holds loading, if there is another one.
-func (p *Prices) readAll() error {
-	read := make([]pricefile.File, len(p.files))
+// load reads all files, or those that have changed, and makes them hold. A file that is bad stays as
+// it was, or keeps all from holding. It reports whether there was a file to read. The caller holds
+// loading, if there is another one.
+func (p *Prices) load(all bool) (changed bool, err error) {
+	read := slices.Clone(p.read)
+	var errs []error
 	for i := range p.files {
-		text, err := p.files[i].Read(p.ctx)
-		if err != nil {
-			return fmt.Errorf("llm: prices: %w", err)
-		}
-		if read[i], err = p.parse(i, text); err != nil {
-			return err
+		text, stands, err := p.text(i, all)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("llm: prices: %w", err))
+		case stands:
+			changed = true
+			if file, err := pricefile.Parse(text, time.Now()); err == nil {
+				read[i] = file
+			} else {
+				errs = append(errs, fmt.Errorf("llm: prices: %s: %w", p.files[i].Path, err))
+			}
 		}
 	}
-	return p.hold(read)
+	if changed && p.ctx.Err() == nil && (errs == nil || !all) {
+		errs = append(errs, p.hold(read))
+	}
+	return changed, errors.Join(errs...)
 }
 
-func (p *Prices) parse(i int, text []byte) (pricefile.File, error) {
-	file, err := pricefile.Parse(text, time.Now())
-	if err != nil {
-		return file, fmt.Errorf("llm: prices: %s: %w", p.files[i].Path, err)
+// text returns the text of a file, if it is to be read.
+func (p *Prices) text(i int, all bool) (text []byte, stands bool, err error) {
+	if all {
+		text, err = p.files[i].Read(p.ctx)
+		return text, true, err
 	}
-	return file, nil
+	return p.files[i].Stands(p.ctx)
 }
 
 // hold makes what was read hold, if it has models.
@@ -159,29 +171,10 @@ func (p *Prices) hold(read []pricefile.File) error {
 func (p *Prices) look() {
 	p.loading.Lock()
 	defer p.loading.Unlock()
-	read, changed := slices.Clone(p.read), false
-	var errs []error
-	for i := range p.files {
-		text, stands, err := p.files[i].Stands(p.ctx)
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("llm: prices: %w", err))
-		case stands:
-			changed = true
-			if file, err := p.parse(i, text); err == nil {
-				read[i] = file
-			} else {
-				errs = append(errs, err)
-			}
-		}
-	}
+	changed, err := p.load(false)
 	if p.ctx.Err() != nil {
 		return
 	}
-	if changed {
-		errs = append(errs, p.hold(read)) // a file that is bad stays as it was
-	}
-	err := errors.Join(errs...)
 	// An error that stays is told once.
 	if changed || err != nil && err.Error() != p.trouble {
 		p.tell(p.ctx, err)

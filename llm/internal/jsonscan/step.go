@@ -1,6 +1,7 @@
 package jsonscan
 
 import (
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -121,18 +122,15 @@ var unescaped = [256]byte{
 }
 
 func (s *Scanner) hex(c byte) {
+	value := strings.IndexByte("0123456789abcdefABCDEF", c)
 	switch {
-	case '0' <= c && c <= '9':
-		c -= '0'
-	case 'a' <= c && c <= 'f':
-		c -= 'a' - 10
-	case 'A' <= c && c <= 'F':
-		c -= 'A' - 10
-	default:
+	case value < 0:
 		s.state = broken
 		return
+	case value > 15:
+		value -= 6
 	}
-	s.code = s.code<<4 | rune(c)
+	s.code = s.code<<4 | rune(value)
 	if s.digits--; s.digits > 0 {
 		return
 	}
@@ -157,7 +155,7 @@ func (s *Scanner) hex(c byte) {
 
 // number reads a byte of a number. It reports false if c ended the number.
 func (s *Scanner) number(c byte) bool {
-	next := numberStates[s.state-inMinus][numberClass(c)]
+	next := numberStates[s.state-inMinus][numberClass[c]]
 	switch {
 	case next != 0:
 		s.state = next
@@ -195,20 +193,9 @@ const (
 	numberClasses
 )
 
-func numberClass(c byte) int {
-	switch {
-	case c == '0':
-		return zero
-	case '1' <= c && c <= '9':
-		return digit
-	case c == '.':
-		return point
-	case c == 'e', c == 'E':
-		return exponent
-	case c == '+', c == '-':
-		return sign
-	}
-	return other
+var numberClass = [256]uint8{
+	'0': zero, '1': digit, '2': digit, '3': digit, '4': digit, '5': digit, '6': digit, '7': digit,
+	'8': digit, '9': digit, '.': point, 'e': exponent, 'E': exponent, '+': sign, '-': sign,
 }
 
 // digit keeps a byte of a number.

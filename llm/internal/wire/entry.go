@@ -44,42 +44,23 @@ const (
 	freeEntry
 )
 
-// kindOfEntry allocates nothing, since some servers state modalities in each event.
-func kindOfEntry(text []byte) entryKind {
-	switch string(text) {
-	case "compaction":
-		return compactionEntry
-	case "advisor_message":
-		return advisorEntry
-	case "AUDIO":
-		return audioEntry
-	case "IMAGE":
-		return imageEntry
-	case "1h":
-		return longEntry
-	case "web_search_call":
-		return searchEntry
-	case "file_search_call":
-		return fileEntry
-	case "code_interpreter_call", "shell_call":
-		return codeEntry
-	case "image_generation_call":
-		return drawEntry
-	case "url_citation":
-		return citationEntry
-	case "function_call", "custom_tool_call", "computer_call", "local_shell_call", "apply_patch_call",
-		"tool_search_call",          // which the client runs
-		"mcp_call", "x_search_call": // the first is free, and the usage counts the second
-		return freeEntry
-	}
-	return otherEntry
+// entryKinds has the kinds by their names. The client runs the tools that are free, except that
+// Anthropic's and OpenAI's connectors cost tokens alone, and that a usage counts the searches of X.
+var entryKinds = map[string]entryKind{
+	"compaction": compactionEntry, "advisor_message": advisorEntry, "AUDIO": audioEntry, "IMAGE": imageEntry,
+	"1h": longEntry, "web_search_call": searchEntry, "file_search_call": fileEntry,
+	"code_interpreter_call": codeEntry, "shell_call": codeEntry, "image_generation_call": drawEntry,
+	"url_citation":  citationEntry,
+	"function_call": freeEntry, "custom_tool_call": freeEntry, "computer_call": freeEntry,
+	"local_shell_call": freeEntry, "apply_patch_call": freeEntry, "tool_search_call": freeEntry,
+	"mcp_call": freeEntry, "x_search_call": freeEntry,
 }
 
 // text reads a string of the entry.
 func (e *entry) text(text []byte, role jsonscan.Role) {
 	switch role {
 	case tellEntryKind:
-		e.kind = kindOfEntry(text)
+		e.kind = entryKinds[string(text)] // without an allocation
 		if e.kind == otherEntry && e.of == "item" && bytes.HasSuffix(text, []byte("_call")) {
 			e.unnamed = "item " + string(text)
 		}

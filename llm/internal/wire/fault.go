@@ -28,7 +28,7 @@ func (e *Fault) Write(w http.ResponseWriter, r *http.Request, kind Errors) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if kind == ErrorsAmazon {
-		h.Set("X-Amzn-Errortype", amazonType(e.Status))
+		h.Set("X-Amzn-Errortype", amazonNames.name(e.Status))
 	}
 	if e.RetryAfter > 0 && h.Get("Retry-After") == "" {
 		h.Set("Retry-After", strconv.FormatInt(int64((e.RetryAfter+time.Second-1)/time.Second), 10))
@@ -42,7 +42,7 @@ func (e *Fault) Write(w http.ResponseWriter, r *http.Request, kind Errors) {
 func (e *Fault) body(kind Errors) []byte {
 	switch kind {
 	case ErrorsAnthropic:
-		return messagesError(e.messagesType(), e.Message)
+		return messagesError(anthropicNames.name(e.Status), e.Message)
 	case ErrorsGoogle:
 		return googleError(e.Status, e.Message, e.RetryAfter)
 	case ErrorsAmazon, ErrorsCohere:
@@ -53,64 +53,46 @@ func (e *Fault) body(kind Errors) []byte {
 	return object("error", chatFault(e.Type, e.Code, e.Message))
 }
 
-// messagesType returns Anthropic's type for the status.
-func (e *Fault) messagesType() string {
-	switch {
-	case e.Status == http.StatusPaymentRequired:
-		return "billing_error"
-	case e.Status == http.StatusForbidden:
-		return "permission_error"
-	case e.Status == http.StatusNotFound:
-		return "not_found_error"
-	case e.Status == http.StatusRequestEntityTooLarge:
-		return "request_too_large"
-	case e.Status == http.StatusTooManyRequests:
-		return "rate_limit_error"
-	case e.Status == StatusOverloaded:
-		return "overloaded_error"
-	case e.Status >= http.StatusInternalServerError:
-		return "api_error"
-	}
-	return "invalid_request_error"
+// statusNames are a server's names of errors by status, of those from 500 on, and of the others.
+type statusNames struct {
+	of            map[int]string
+	server, other string
 }
+
+func (n *statusNames) name(status int) string {
+	switch name := n.of[status]; {
+	case name != "":
+		return name
+	case status >= http.StatusInternalServerError:
+		return n.server
+	}
+	return n.other
+}
+
+var (
+	anthropicNames = statusNames{map[int]string{
+		http.StatusPaymentRequired: "billing_error", http.StatusForbidden: "permission_error",
+		http.StatusNotFound: "not_found_error", http.StatusRequestEntityTooLarge: "request_too_large",
+		http.StatusTooManyRequests: "rate_limit_error", StatusOverloaded: "overloaded_error",
+	}, "api_error", "invalid_request_error"}
+	googleNames = statusNames{map[int]string{
+		http.StatusForbidden: "PERMISSION_DENIED", http.StatusNotFound: "NOT_FOUND",
+		http.StatusTooManyRequests: "RESOURCE_EXHAUSTED", http.StatusServiceUnavailable: "UNAVAILABLE",
+	}, "INTERNAL", "INVALID_ARGUMENT"}
+	amazonNames = statusNames{map[int]string{
+		http.StatusForbidden: "AccessDeniedException", http.StatusNotFound: "ResourceNotFoundException",
+		http.StatusTooManyRequests:    "ThrottlingException",
+		http.StatusServiceUnavailable: "ServiceUnavailableException",
+	}, "InternalServerException", "ValidationException"}
+)
 
 // googleError returns Google's error. Google states the wait before a retry in the body only.
 func googleError(status int, message string, retryAfter time.Duration) []byte {
-	name := "INVALID_ARGUMENT"
-	switch {
-	case status == http.StatusForbidden:
-		name = "PERMISSION_DENIED"
-	case status == http.StatusNotFound:
-		name = "NOT_FOUND"
-	case status == http.StatusTooManyRequests:
-		name = "RESOURCE_EXHAUSTED"
-	case status == http.StatusServiceUnavailable:
-		name = "UNAVAILABLE"
-	case status >= http.StatusInternalServerError:
-		name = "INTERNAL"
-	}
-	fault := []any{"code", status, "message", message, "status", name}
+	fault := []any{"code", status, "message", message, "status", googleNames.name(status)}
 	if retryAfter > 0 {
 		detail := object("@type", "type.googleapis.com/google.rpc.RetryInfo",
 			"retryDelay", strconv.FormatFloat(retryAfter.Seconds(), 'f', -1, 64)+"s")
 		fault = append(fault, "details", append(append([]byte{'['}, detail...), ']'))
 	}
 	return object("error", object(fault...))
-}
-
-// amazonType returns Amazon's name of an error for the status.
-func amazonType(status int) string {
-	switch {
-	case status == http.StatusForbidden:
-		return "AccessDeniedException"
-	case status == http.StatusNotFound:
-		return "ResourceNotFoundException"
-	case status == http.StatusTooManyRequests:
-		return "ThrottlingException"
-	case status == http.StatusServiceUnavailable:
-		return "ServiceUnavailableException"
-	case status >= http.StatusInternalServerError:
-		return "InternalServerException"
-	}
-	return "ValidationException"
 }
