@@ -4,40 +4,35 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
 // epoch is where injected clocks start: November 2025, in microseconds.
 const epoch = int64(1_763_700_000_123_457)
 
-// longTimeout is a Config.Timeout that no test exceeds, even on a loaded machine.
-const longTimeout = 30 * time.Second
+const (
+	longTimeout = gatetest.LongTimeout
+	busyTimeout = gatetest.BusyTimeout
+)
 
-// busyTimeout is a Config.Timeout that a busy machine keeps, and that a test can wait for.
-const busyTimeout = time.Second
-
-// eventually returns once a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for giveUp := time.Now().Add(longTimeout); !holds(); time.Sleep(100 * time.Microsecond) { // polls
-		if time.Now().After(giveUp) {
-			t.Fatalf("gave up waiting: %s", what)
-		}
-	}
-}
-
-// long reports whether to run the long forms of the tests.
-func long() bool { return os.Getenv("HEADGATE_TEST_LONG") != "" }
+var (
+	eventually = gatetest.Eventually
+	long       = gatetest.Long
+	newKey     = gatetest.Key
+	newPolicy  = gatetest.Policy
+	limited    = gatetest.Limited
+	frozen     = gatetest.Frozen
+	redisGate  = gatetest.Redis
+	decide     = gatetest.Decide
+	peek       = gatetest.Peek
+)
 
 func newClock() *core.ManualClock { return core.NewManualClock(time.UnixMicro(epoch)) }
 
@@ -46,69 +41,10 @@ func micros(c *core.ManualClock) func() int64 {
 	return func() int64 { return c.Now().UnixMicro() }
 }
 
-func newKey(t testing.TB, outermost string, inner ...string) core.Key {
-	t.Helper()
-	k, err := core.NewKey(outermost, inner...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
-func newPolicy(t testing.TB, cfg core.PolicyConfig) *core.Policy {
-	t.Helper()
-	p, err := core.NewPolicy(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func limited(t testing.TB, name string, a core.Algorithm) *core.Policy {
-	t.Helper()
-	return newPolicy(t, core.PolicyConfig{Name: name, Algorithm: a})
-}
-
-// frozen never refills, so that counts are exact at any time.
-func frozen(burst int64) core.TokenBucket { return core.TokenBucket{Burst: burst} }
-
 func memoryGate(t testing.TB, cfg core.Config) *core.Gate {
 	t.Helper()
-	if cfg.Timeout == 0 {
-		cfg.Timeout = longTimeout
-	}
-	g, err := core.NewMemory(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeAfter(t, g)
-	return g
-}
-
-func redisGate(t testing.TB, client redis.UniversalClient, cfg core.Config) *core.Gate {
-	t.Helper()
-	if cfg.Timeout == 0 {
-		cfg.Timeout = longTimeout
-	}
-	g, err := core.NewRedis(client, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeAfter(t, g)
-	hub.StateNothing(g) // tests look at every key below the prefix
-	return g
-}
-
-// closeAfter closes the Gate after the test, so that nothing of it runs beside later ones.
-func closeAfter(t testing.TB, g *core.Gate) {
-	t.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = g.Close(ctx) // releases what the test holds; the server may have stopped
-		ctx, cancel = context.WithTimeout(context.Background(), longTimeout)
-		defer cancel()
-		_ = g.Close(ctx) // waits, because go-redis cannot close a connection that is being read
-	})
+	cfg.Timeout = cmp.Or(cfg.Timeout, longTimeout)
+	return gatetest.Memory(t, cfg)
 }
 
 // eachGate runs f on a Gate in memory and on one on every Redis, all on a clock of the test. They
@@ -137,24 +73,6 @@ func atMost(g *core.Gate, ctx context.Context, charges ...core.Charge) (int64, c
 		ones[i].Cost = min(1, ones[i].Cost)
 	}
 	return g.SpendUpTo(ctx, max(0, charges[0].Cost), ones...)
-}
-
-func decide(t testing.TB, g *core.Gate, charges ...core.Charge) core.Decision {
-	t.Helper()
-	d, err := g.Decide(t.Context(), charges...)
-	if err != nil || d.Cause != nil {
-		t.Fatalf("Decide: %v, cause %v", err, d.Cause)
-	}
-	return d
-}
-
-func peek(t testing.TB, g *core.Gate, charges ...core.Charge) core.Decision {
-	t.Helper()
-	d, err := g.Peek(t.Context(), charges...)
-	if err != nil || d.Cause != nil {
-		t.Fatalf("Peek: %v, cause %v", err, d.Cause)
-	}
-	return d
 }
 
 // show formats a Decision without what differs between Gates: the source and the addresses of the
