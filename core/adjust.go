@@ -196,7 +196,9 @@ func (g *Gate) adjust(
 	}
 	var c charge
 	c.at(asked.Key, from)
-	c.Limit, c.policy, c.Adjustment = quota, p, &k
+	c.Limit = quota
+	c.policy = p
+	c.Adjustment = &k
 	c.HoldFor = p.hold.Microseconds()
 	c.Adjusts = op != algorithm.AtLeast || p.adjusts()
 	c.Seeds = op == algorithm.Adjust && k.Units != 0 && p.ledger != nil

@@ -21,8 +21,10 @@ func init() {
 	hub.CheckName = checkName
 	hub.KeyAt = func(path string) any { return keyAt(path) }
 	hub.Admit = admit
-	hub.Mark, hub.Forgive = mark, forgive
-	hub.Cool, hub.Heed = cool, heed
+	hub.Mark = mark
+	hub.Forgive = forgive
+	hub.Cool = cool
+	hub.Heed = heed
 	hub.Reason = func(r Result) int64 { return int64(r.reason) }
 	hub.Kept = kept
 	hub.Give = (*Gate).giveUnits
@@ -55,7 +57,8 @@ func admit(
 	defer g.lent.Keeper.End()
 	p := newInquiry(algorithm.Decide, 0)
 	defer p.release()
-	p.keeps, p.holds = true, true
+	p.keeps = true
+	p.holds = true
 	if slot.Request.Waiters == 0 && g.takesSlot(charges, outermost) {
 		p.slot = slot
 	}
@@ -80,7 +83,8 @@ func admit(
 		cause = d.Cause
 	}
 	taken := take(paid, cause)
-	if over = true; !taken {
+	over = true
+	if !taken {
 		g.refundWithoutSlot(ctx, p, paid)
 		p.results(d, charges)
 		d.Allowed = false
@@ -121,7 +125,8 @@ func (g *Gate) takesSlot(charges []Charge, outermost string) bool {
 func mark(ctx context.Context, g *Gate, p *Policy, key Key) error {
 	done := &Blocklist{g, p}
 	_, err := done.send(ctx, key, func(r *request.Request, b *algorithm.Block) {
-		r.Op, r.Charges[0].Cost = algorithm.Force, b.Cost(1)
+		r.Op = algorithm.Force
+		r.Charges[0].Cost = b.Cost(1)
 	})
 	return err
 }
@@ -130,7 +135,8 @@ func mark(ctx context.Context, g *Gate, p *Policy, key Key) error {
 func forgive(ctx context.Context, g *Gate, p *Policy, key Key) error {
 	done := &Blocklist{g, p}
 	_, err := done.send(ctx, key, func(r *request.Request, b *algorithm.Block) {
-		r.Op, r.Charges[0].Cost = algorithm.Give, b.Cost(1)
+		r.Op = algorithm.Give
+		r.Charges[0].Cost = b.Cost(1)
 		r.Charges[0].Reply = []int64{algorithm.LastBlock}
 	})
 	return err
@@ -151,7 +157,9 @@ func cool(
 	}
 	done := &Blocklist{g, p}
 	told, err := done.send(ctx, key, func(r *request.Request, _ *algorithm.Block) {
-		r.Op, r.Charges[0].Limit, r.Charges[0].Cost = algorithm.Force, limit, cost
+		r.Op = algorithm.Force
+		r.Charges[0].Limit = limit
+		r.Charges[0].Cost = cost
 	})
 	if err != nil {
 		return 0, err
@@ -169,7 +177,8 @@ func heed(g *Gate, p *Policy, key Key, rest time.Duration, reason int64) {
 	b := p.own.current().(*algorithm.Block)
 	var c charge
 	c.at(key, p.own)
-	c.Limit, c.Cost = b, b.ByHand(rest, reason)
+	c.Limit = b
+	c.Cost = b.ByHand(rest, reason)
 	requests := []request.Request{{Op: algorithm.Force, Charges: []*request.Charge{&c.Charge}}}
 	_ = g.local.Decide(context.Background(), requests) // memory does not fail
 }

@@ -126,7 +126,8 @@ func (b *Blocklist) Block(ctx context.Context, key Key, d time.Duration) error {
 		return fmt.Errorf("%w: a block of %v", ErrCharge, d)
 	}
 	block := func(r *request.Request, limit *algorithm.Block) {
-		r.Op, r.Charges[0].Cost = algorithm.Force, limit.ByHand(d, 0)
+		r.Op = algorithm.Force
+		r.Charges[0].Cost = limit.ByHand(d, 0)
 	}
 	return b.change(ctx, OpBlock, key, block)
 }
@@ -136,7 +137,8 @@ func (b *Blocklist) Block(ctx context.Context, key Key, d time.Duration) error {
 func (b *Blocklist) Forget(ctx context.Context, key Key) error {
 	forget := func(r *request.Request, _ *algorithm.Block) {
 		c := r.Charges[0]
-		r.Op, c.Reply = algorithm.Give, []int64{algorithm.AllStrikes}
+		r.Op = algorithm.Give
+		c.Reply = []int64{algorithm.AllStrikes}
 		c.Cost = algorithm.Cost{Whole: algorithm.MaxStrikes} // the limit may have been higher
 	}
 	return b.change(ctx, OpForget, key, forget)
@@ -146,7 +148,8 @@ func (b *Blocklist) Forget(ctx context.Context, key Key) error {
 func (b *Blocklist) change(
 	ctx context.Context, op Op, key Key, ask func(*request.Request, *algorithm.Block),
 ) error {
-	start, err := time.Now(), ErrClosed
+	start := time.Now()
+	err := ErrClosed
 	if !b.gate.isClosed() {
 		_, err = b.send(ctx, key, ask)
 	}
@@ -164,7 +167,8 @@ func (b *Blocklist) send(
 	block := b.policy.own.current().(*algorithm.Block) // as NewBlocklist has checked
 	c := new(charge)
 	c.at(key, b.policy.own)
-	c.Limit, c.policy = block, b.policy
+	c.Limit = block
+	c.policy = b.policy
 	requests := []request.Request{{Charges: []*request.Charge{&c.Charge}}}
 	ask(&requests[0], block)
 	err := b.gate.send(b.gate.bound(ctx), requests)

@@ -99,7 +99,8 @@ var inquiries = sync.Pool{New: func() any { return new(inquiry) }}
 
 func newInquiry(op algorithm.Operation, bound int64) *inquiry {
 	p := inquiries.Get().(*inquiry)
-	p.op, p.bound = op, bound
+	p.op = op
+	p.bound = bound
 	return p
 }
 
@@ -108,10 +109,20 @@ func (p *inquiry) release() {
 	for i := range p.wire {
 		p.wire[i].given = ""
 	}
-	p.asked, p.wire, p.charges = 0, p.wire[:0], p.charges[:0]
-	p.denies, p.denied, p.slot, p.whole[0].Slot = [MaxCharges]bool{}, false, nil, nil
-	p.keeps, p.holds, p.hold, p.seedBy = false, false, "", time.Time{}
-	p.admitted, p.parted, p.cause = false, false, nil
+	p.asked = 0
+	p.wire = p.wire[:0]
+	p.charges = p.charges[:0]
+	p.denies = [MaxCharges]bool{}
+	p.denied = false
+	p.slot = nil
+	p.whole[0].Slot = nil
+	p.keeps = false
+	p.holds = false
+	p.hold = ""
+	p.seedBy = time.Time{}
+	p.admitted = false
+	p.parted = false
+	p.cause = nil
 	inquiries.Put(p)
 }
 
@@ -221,7 +232,8 @@ func (p *inquiry) add(i int, a *Charge) error {
 	}
 	current := from.current()
 	if current == nil {
-		p.place[i], p.denies[i] = -1, from.denies
+		p.place[i] = -1
+		p.denies[i] = from.denies
 		p.denied = p.denied || from.denies && !a.Policy.shadow
 		return nil
 	}
@@ -241,11 +253,17 @@ func (p *inquiry) add(i int, a *Charge) error {
 		return nil
 	}
 	at := len(p.wire)
-	p.place[i], p.wire = int8(at), p.wire[:at+1]
+	p.place[i] = int8(at)
+	p.wire = p.wire[:at+1]
 	c := &p.wire[at] // is filled in here, because it is large
 	*c = charge{}
-	c.policy, c.given, c.own, c.from = a.Policy, a.Key.given, a.Limit, from
-	c.Limit, c.Shadow, c.asked = current, a.Policy.shadow, a.units()
+	c.policy = a.Policy
+	c.given = a.Key.given
+	c.own = a.Limit
+	c.from = from
+	c.Limit = current
+	c.Shadow = a.Policy.shadow
+	c.asked = a.units()
 	c.at(a.Key, from)
 	c.HoldFor = a.Policy.hold.Microseconds()
 	c.adjust()
@@ -279,11 +297,14 @@ func (g *Gate) raise(ctx context.Context, p *inquiry) {
 			continue
 		}
 		look := *c
-		look.Units, look.Cost = 0, look.Limit.Cost(0)
-		look.Seeds, look.HoldFor = false, 0
+		look.Units = 0
+		look.Cost = look.Limit.Cost(0)
+		look.Seeds = false
+		look.HoldFor = 0
 		one := []request.Request{{Op: algorithm.Peek, Charges: []*request.Charge{&look.Charge}}}
 		if g.send(ctx, one) != nil {
-			c.Units, c.Cost = c.asked, c.Limit.Cost(c.asked)
+			c.Units = c.asked
+			c.Cost = c.Limit.Cost(c.asked)
 			continue
 		}
 		c.raised = look.Raised()
@@ -293,7 +314,10 @@ func (g *Gate) raise(ctx context.Context, p *inquiry) {
 
 // at names the charge's state.
 func (c *charge) at(key Key, from *limit) {
-	c.Key, c.Outer, c.Suffix, c.Label = key.path, key.outer, from.suffix, from.label
+	c.Key = key.path
+	c.Outer = key.outer
+	c.Suffix = from.suffix
+	c.Label = from.label
 	c.KeyHash = key.sum
 	c.Hash = c.KeyHash ^ from.hash
 }
@@ -313,7 +337,8 @@ func (p *inquiry) results(d *Decision, charges []Charge) {
 	d.resize(len(charges))
 	for i := range charges {
 		r := d.at(i)
-		r.Policy, r.Source = charges[i].Policy, p.source
+		r.Policy = charges[i].Policy
+		r.Source = p.source
 		if p.place[i] < 0 {
 			r.stateless(p.denies[i])
 		} else {

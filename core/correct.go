@@ -56,7 +56,8 @@ func (g *Gate) parts(charges []*request.Charge) [][]*request.Charge {
 
 // correct computes the correction that brings a charge to that many units.
 func (c *charge) correct(units int64) {
-	spent, k := c.Limit, correctionOf(&c.Charge)
+	spent := c.Limit
+	k := correctionOf(&c.Charge)
 	if !c.local {
 		c.Limit = c.from.current() // another period may have begun
 	}
@@ -134,7 +135,9 @@ func (g *Gate) giveBack(ctx context.Context, p *inquiry, requests []request.Requ
 			back.Cost = c.Limit.Cost(c.Spent - keep)
 			if p.hold != "" && held(c) {
 				k := correctionOf(c)
-				k.Held, k.Refund, k.By[0] = true, true, back.Cost
+				k.Held = true
+				k.Refund = true
+				k.By[0] = back.Cost
 				back.Correction = k
 				ends.Charges = append(ends.Charges, &back)
 			} else {

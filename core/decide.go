@@ -91,14 +91,16 @@ func (g *Gate) resolve(ctx context.Context, p *inquiry, d *Decision, charges []C
 	if p.op != algorithm.Peek { // a tool peeks under policies of other programs
 		g.stated.add(charges)
 	}
-	p.source, d.Source = g.source, g.source
+	p.source = g.source
+	d.Source = g.source
 	if len(p.wire) == 0 {
 		d.Allowed = !p.denied
 		return nil
 	}
 	g.raise(ctx, p)
 	if p.holds && slices.ContainsFunc(p.charges, held) {
-		p.hold, p.heldSince = g.holdID(), time.Now()
+		p.hold = g.holdID()
+		p.heldSince = time.Now()
 	}
 	if p.op == algorithm.AtMost {
 		p.bound = min(p.bound, algorithm.MaxUnits)
@@ -143,7 +145,8 @@ func (g *Gate) requests(p *inquiry) []request.Request {
 // ask asks for the inquiry's requests in turn. After a denial it only peeks at the rest, so that
 // the decision names every policy that denies.
 func (g *Gate) ask(caller context.Context, p *inquiry, d *Decision) error {
-	requests, ctx := g.requests(p), caller
+	requests := g.requests(p)
+	ctx := caller
 	if p.hold != "" { // a charge that nobody knows of would count for its Hold
 		ctx = deadline.Keep(caller)
 	}
@@ -184,8 +187,12 @@ func (g *Gate) ask(caller context.Context, p *inquiry, d *Decision) error {
 
 // word fills in what a request asks for: what the caller asked, or a Peek after a denial.
 func (p *inquiry) word(r *request.Request) {
-	r.Op, r.Bound, r.Receipts, r.Hold = p.op, p.bound, p.keeps || p.parted, p.hold
-	r.Slot, r.Unseeded = nil, false
+	r.Op = p.op
+	r.Bound = p.bound
+	r.Receipts = p.keeps || p.parted
+	r.Hold = p.hold
+	r.Slot = nil
+	r.Unseeded = false
 	if !p.admitted {
 		r.Op = algorithm.Peek
 	} else if r.Slot = p.slot; p.slot != nil {
@@ -196,7 +203,8 @@ func (p *inquiry) word(r *request.Request) {
 // askOne asks for one request, after its keys are seeded. If a ledger does not answer, it asks for
 // the charges that need none.
 func (g *Gate) askOne(ctx, caller context.Context, p *inquiry, one []request.Request) error {
-	r, err := &one[0], g.send(ctx, one)
+	r := &one[0]
+	err := g.send(ctx, one)
 	if err == nil && r.Unseeded {
 		err = g.sendSeeded(ctx, caller, p, one)
 	}
@@ -207,7 +215,8 @@ func (g *Gate) askOne(ctx, caller context.Context, p *inquiry, one []request.Req
 	if !others {
 		return err
 	}
-	p.parted, p.cause = true, cmp.Or(p.cause, err)
+	p.parted = true
+	p.cause = cmp.Or(p.cause, err)
 	if p.admitted = p.admitted && !closed; !p.admitted {
 		r.Op = algorithm.Peek
 	}

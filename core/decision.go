@@ -162,17 +162,29 @@ func (r *Result) stateless(denies bool) {
 		r.Allowed = true
 		return
 	}
-	r.Known, r.Window, r.RetryAfter, r.NextAfter, r.ResetAfter = true, Never, Never, Never, Never
+	r.Known = true
+	r.Window = Never
+	r.RetryAfter = Never
+	r.NextAfter = Never
+	r.ResetAfter = Never
 }
 
 // tell fills in what a limit says about a charge.
 func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bool) {
-	r.Allowed, r.Known = fits, true
-	r.Limit, r.Window = reading.Limit, reading.Window
-	r.Used, r.Remaining = reading.Used, reading.Remaining
-	r.NextAfter, r.ResetAfter, r.reset = reading.NextAfter, reading.ResetAfter, reading.Reset
-	if r.Held = reading.Held; !fits {
-		r.RetryAfter, r.kept, r.violated = reading.RetryAfter, reading.KeptAfter, reading.Violated
+	r.Allowed = fits
+	r.Known = true
+	r.Limit = reading.Limit
+	r.Window = reading.Window
+	r.Used = reading.Used
+	r.Remaining = reading.Remaining
+	r.NextAfter = reading.NextAfter
+	r.ResetAfter = reading.ResetAfter
+	r.reset = reading.Reset
+	r.Held = reading.Held
+	if !fits {
+		r.RetryAfter = reading.RetryAfter
+		r.kept = reading.KeptAfter
+		r.violated = reading.Violated
 		r.reason = reading.Reason
 	}
 	_, r.defers = limit.(*algorithm.TokenBucket)
@@ -182,9 +194,11 @@ func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bo
 func (r *Result) read(c *charge, p *inquiry, cause error) {
 	if c.failed {
 		r.Limit, r.Window = quota(c.Limit)
-		r.Source, r.Allowed = SourceOpen, c.mode(cause) == FailOpen
+		r.Source = SourceOpen
+		r.Allowed = c.mode(cause) == FailOpen
 		if !r.Allowed {
-			r.Source, r.RetryAfter = denier(cause), closedRetry
+			r.Source = denier(cause)
+			r.RetryAfter = closedRetry
 		}
 		return
 	}

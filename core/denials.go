@@ -117,9 +117,12 @@ func (c *denialCache) put(p *inquiry, charges []Charge, from int, cost int64, d 
 	// Redis decided between began and told. The denial ends counted from began, and its waits count
 	// from told, so that it neither denies a request that has room nor names a wait that is too
 	// short.
-	k.told, k.until = c.clock(), p.began.at+min(wait, denialLasts)
+	k.told = c.clock()
+	k.until = p.began.at + min(wait, denialLasts)
 	set := c.set(k.charges)
-	place, first, second := &set[0], set[0].Load(), set[1].Load()
+	place := &set[0]
+	first := set[0].Load()
+	second := set[1].Load()
 	if first != nil && !first.of(k.charges) &&
 		(second == nil || second.of(k.charges) || second.until < first.until) {
 		place = &set[1]
@@ -150,7 +153,8 @@ func (d *Decision) unchanged() time.Duration {
 			if r.Remaining > 0 {
 				return 0
 			}
-			if wait = min(wait, r.NextAfter); r.kept > 0 {
+			wait = min(wait, r.NextAfter)
+			if r.kept > 0 {
 				wait = min(wait, r.RetryAfter) // another estimate follows
 			}
 		}
@@ -268,7 +272,8 @@ func (k *pastDenial) holds(charges []Charge) bool {
 func (k *pastDenial) tell(now time.Duration, d *Decision) {
 	d.Source = SourceCache
 	d.resize(k.decision.n)
-	asked, told := now-k.asked.at, now-k.told
+	asked := now - k.asked.at
+	told := now - k.told
 	less := func(wait time.Duration) time.Duration {
 		if wait == Never {
 			return wait
@@ -281,14 +286,23 @@ func (k *pastDenial) tell(now time.Duration, d *Decision) {
 		*r = *k.decision.at(i)
 		r.Source = SourceCache
 		if !r.Allowed && r.RetryAfter <= asked { // other charges still deny
-			r.Allowed, r.RetryAfter, r.violated = true, 0, 0
+			r.Allowed = true
+			r.RetryAfter = 0
+			r.violated = 0
 		}
-		r.RetryAfter, r.kept = less(r.RetryAfter), less(r.kept)
+		r.RetryAfter = less(r.RetryAfter)
+		r.kept = less(r.kept)
 		if r.Known && r.Remaining == 0 && r.Used <= r.Limit && r.NextAfter > asked {
-			r.NextAfter, r.ResetAfter = less(r.NextAfter), less(r.ResetAfter)
+			r.NextAfter = less(r.NextAfter)
+			r.ResetAfter = less(r.ResetAfter)
 			continue
 		}
-		r.Known, r.Used, r.Remaining, r.NextAfter, r.ResetAfter = false, 0, 0, 0, 0
-		r.Held, r.reset = 0, 0
+		r.Known = false
+		r.Used = 0
+		r.Remaining = 0
+		r.NextAfter = 0
+		r.ResetAfter = 0
+		r.Held = 0
+		r.reset = 0
 	}
 }

@@ -35,7 +35,8 @@ const closedRetry = time.Second
 // fail lets the failure modes of the unanswered charges decide, and reports whether they admit the
 // request too. A request that was denied already spends nothing here either.
 func (g *Gate) fail(ctx context.Context, p *inquiry, d *Decision, cause error, admitted bool) bool {
-	d.Cause, d.Source = cause, SourceOpen
+	d.Cause = cause
+	d.Source = SourceOpen
 	var shares [MaxCharges]charge
 	var at []int
 	local := request.Request{Op: p.op, Bound: p.bound, Receipts: p.keeps}
@@ -46,13 +47,18 @@ func (g *Gate) fail(ctx context.Context, p *inquiry, d *Decision, cause error, a
 		}
 		switch c.mode(cause) {
 		case FailClosed:
-			d.Source, admitted = denier(cause), false
+			d.Source = denier(cause)
+			admitted = false
 		case FailLocal: // between Open and Closed
 			d.Source = max(d.Source, SourceLocal)
 			own := &shares[len(at)]
 			*own = *c
-			own.local, own.whole, own.HoldFor = true, c.Limit.Capacity(), 0
-			own.Adjusts, own.Seeds, own.raised = false, false, 0
+			own.local = true
+			own.whole = c.Limit.Capacity()
+			own.HoldFor = 0
+			own.Adjusts = false
+			own.Seeds = false
+			own.raised = 0
 			if g.replicas > 1 {
 				own.Limit = c.Limit.Share(int64(g.replicas))
 			}

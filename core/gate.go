@@ -54,7 +54,8 @@ func NewMemory(cfg Config) (*Gate, error) {
 	g := newGate(cfg)
 	clock := cfg.clock()
 	g.local = memstore.New(cfg.MaxKeys, clock)
-	g.store, g.source = g.local, SourceMemory
+	g.store = g.local
+	g.source = SourceMemory
 	g.bound = unbounded
 	g.ping = func(context.Context) error { return nil }
 	g.lent.Answers = func(context.Context, string) bool { return true }
@@ -82,7 +83,10 @@ func newGate(cfg Config) *Gate {
 // lend sets up what the Gate lends, with the leases in a store, or in memory if that is nil.
 func (g *Gate) lend(clock func() int64, leases request.LeaseStore, listen keeper.Listener) {
 	h := &g.lent
-	h.Prefix, h.Replicas, h.Tasks, h.Closed = g.prefix, g.replicas, g.tasks, g.isClosed
+	h.Prefix = g.prefix
+	h.Replicas = g.replicas
+	h.Tasks = g.tasks
+	h.Closed = g.isClosed
 	if g.observe != nil {
 		h.Observe = func(ctx context.Context, e hub.Event) { g.observe(ctx, e) }
 	}
@@ -90,8 +94,10 @@ func (g *Gate) lend(clock func() int64, leases request.LeaseStore, listen keeper
 		Listen: listen, Prefix: g.prefix, ID: newID(), Tasks: g.tasks, Closed: ErrClosed,
 	})
 	h.LocalLeases = memstore.NewLeases(clock, h.Keeper.Tell)
-	if h.Leases = leases; leases == nil {
-		h.Leases, h.Clock = h.LocalLeases, clock
+	h.Leases = leases
+	if leases == nil {
+		h.Leases = h.LocalLeases
+		h.Clock = clock
 	}
 }
 

@@ -125,7 +125,9 @@ func (r *Reservation) renewLater() {
 
 // renew lets each held charge count for its policy's Hold from now.
 func (r *Reservation) renew() error {
-	start, before, gone := time.Now(), r.hold.lost(), uint32(0)
+	start := time.Now()
+	before := r.hold.lost()
+	gone := uint32(0)
 	var charges []*request.Charge
 	for i := range r.spent {
 		if r.holds(&r.spent[i]) && before&(1<<i) == 0 {
@@ -225,7 +227,8 @@ func (r *Reservation) settleOnce(
 // have been settled is sent for as long as its hold, last renewed after since, tells whether it was.
 func (r *Reservation) settleAgain(op Op, open []*unsettled, since time.Time) {
 	g := r.gate
-	ends, settled := since.Add(r.shortest(0)), true
+	ends := since.Add(r.shortest(0))
+	settled := true
 	for pause := g.timeout; len(open) > 0; pause = min(2*pause, time.Second) {
 		if !g.tasks.Sleep(pause) {
 			return

@@ -76,9 +76,11 @@ func (p *inquiry) dropLedgers(r *request.Request, cause error) (closed, others b
 	if len(rest) == 0 {
 		return closed, false
 	}
-	r.Charges, r.Receipts = rest, true
+	r.Charges = rest
+	r.Receipts = true
 	if r.Slot != nil {
-		r.Slot, p.slot.Sent = nil, false
+		r.Slot = nil
+		p.slot.Sent = false
 	}
 	return closed, true
 }

@@ -59,7 +59,9 @@ func (l *Limiter) charges(charges []Charge, key Key, n int64) []Charge {
 	charges = slices.Grow(charges, len(l.policies))[:len(l.policies)]
 	for i, p := range l.policies {
 		c := &charges[i]
-		c.Policy, c.Key, c.Cost = p, key, n
+		c.Policy = p
+		c.Key = key
+		c.Cost = n
 	}
 	return charges
 }

@@ -37,7 +37,9 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 		Timeout: cfg.Timeout, Tasks: g.tasks, Probe: probe,
 		Reword: reword, Notify: g.serverNotice,
 	})
-	g.store, g.source, g.bound = store, SourceRedis, g.untilTimeout
+	g.store = store
+	g.source = SourceRedis
+	g.bound = g.untilTimeout
 	if !cfg.DisableDenialCache {
 		g.cache = newDenialCache()
 	}
@@ -46,8 +48,10 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	})
 	g.ping = func(ctx context.Context) error { return pingRedis(ctx, store, g.timeout) }
 	g.lent.Use = store.Servers.Use
-	g.lent.Answers, g.lent.Filters = store.Servers.Answers, redisstore.NewFilters(store)
-	g.lent.Nodes, g.lent.Client = store.Servers.Nodes, client
+	g.lent.Answers = store.Servers.Answers
+	g.lent.Filters = redisstore.NewFilters(store)
+	g.lent.Nodes = store.Servers.Nodes
+	g.lent.Client = client
 	g.lend(clock, redisstore.NewLeases(store), keeper.Listen(client))
 	return g, nil
 }
@@ -92,7 +96,8 @@ func (g *Gate) serverNotice(ctx context.Context, n trips.Notice) {
 	case trips.Closed:
 		e.Op = OpCircuitClosed
 	case trips.Overloaded:
-		e.Op, e.Err = OpOverload, ErrOverloaded
+		e.Op = OpOverload
+		e.Err = ErrOverloaded
 	case trips.ScriptMissing:
 		e.Op = OpScriptMissing
 	}

@@ -55,7 +55,8 @@ func (g *Gate) reserve(
 	}
 	p := newInquiry(algorithm.Reserve, min(maxWait, maxReserve).Microseconds())
 	defer p.release()
-	p.keeps, p.holds = true, holds
+	p.keeps = true
+	p.holds = holds
 	err = g.run(ctx, p, &d, charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err
@@ -78,7 +79,8 @@ func (g *Gate) Charge(
 	}
 	p := newInquiry(algorithm.Decide, 0)
 	defer p.release()
-	p.keeps, p.holds = true, true
+	p.keeps = true
+	p.holds = true
 	err = g.run(ctx, p, &d, charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err
@@ -153,7 +155,8 @@ func (r *Reservation) settle(ctx context.Context, op Op, actual []int64) error {
 	if r.gate == nil {
 		return nil
 	}
-	first, start := false, time.Now()
+	first := false
+	start := time.Now()
 	r.once.Do(func() {
 		first = true
 		since := r.hold.end()
