@@ -200,19 +200,6 @@ func (a *Alarm) finish() {
 func (p *Pulse) Within(
 	ctx context.Context, d, most time.Duration,
 ) (context.Context, context.CancelFunc) {
-	return p.within(ctx, d, most)
-}
-
-// Steps returns a context as Within does. Its Deadline is when it ends if the process runs from now
-// on, so that each step of a call that asks for it has the time that is left.
-func (p *Pulse) Steps(
-	ctx context.Context, d, most time.Duration,
-) (context.Context, context.CancelFunc) {
-	w, cancel := p.within(ctx, d, most)
-	return &steps{w}, cancel
-}
-
-func (p *Pulse) within(ctx context.Context, d, most time.Duration) (*within, context.CancelFunc) {
 	timed, cancel := context.WithTimeout(ctx, d+most)
 	w := &within{Context: timed}
 	w.alarm = p.AfterFunc(d, most, func() {
@@ -239,8 +226,3 @@ func (w *within) Err() error {
 	}
 	return err
 }
-
-// steps is a within that tells when its Alarm rings.
-type steps struct{ *within }
-
-func (s *steps) Deadline() (time.Time, bool) { return s.alarm.end(), true }

@@ -167,30 +167,3 @@ func TestWithinEnds(t *testing.T) {
 		}
 	})
 }
-
-// Each step of a call has the time that is left, and more for as long as the process stands.
-func TestStepsHaveWhatIsLeft(t *testing.T) {
-	const ms = time.Millisecond
-	synctest.Test(t, func(t *testing.T) {
-		var stands atomic.Int64 // for how long the next beat does
-		p := &deadline.Pulse{Every: 10 * ms, Fired: func() { time.Sleep(time.Duration(stands.Swap(0))) }}
-		began := time.Now()
-		ctx, cancel := p.Steps(t.Context(), 100*ms, 60*ms)
-		defer cancel()
-		for _, step := range []struct{ stands, at, ends time.Duration }{
-			{0, 5 * ms, 100 * ms},
-			{40 * ms, 60 * ms, 140 * ms},
-			{45 * ms, 130 * ms, 160 * ms}, // not more than the most
-		} {
-			stands.Store(int64(step.stands))
-			time.Sleep(time.Until(began.Add(step.at)))
-			if at, ok := ctx.Deadline(); !ok || at.Sub(began) != step.ends || ctx.Err() != nil {
-				t.Errorf("after %v it ends at %v, want %v: %v", step.at, at.Sub(began), step.ends, ctx.Err())
-			}
-		}
-		<-ctx.Done()
-		if took := time.Since(began); took != 160*ms || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			t.Errorf("it ended after %v: %v", took, ctx.Err())
-		}
-	})
-}

@@ -11,6 +11,9 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
+// maxAsking bounds the renewals of a lease that are on their way.
+const maxAsking = 3
+
 // maxPerCall bounds the leases that one call renews or releases.
 const maxPerCall = 256
 
@@ -38,7 +41,9 @@ type Holding struct {
 	// The keeper's lock guards these once the lease is held.
 	due, until time.Time // to renew it, and to believe in it; zero for ever
 	latest     time.Time // until when to believe in it if the process stood still before
-	renewing   bool
+	asking     int       // renewals on their way
+	answered   time.Time // when the last one was
+	sent       time.Time // when that was asked for
 	released   bool
 
 	gone chan struct{} // closed when the lease is lost
@@ -128,9 +133,12 @@ func (h *Holding) free(ctx context.Context) error {
 	return err
 }
 
+// renewable reports whether another renewal may be sent.
+func (h *Holding) renewable() bool { return h.Store != nil && h.asking < maxAsking }
+
 // next is when to look at the lease again.
 func (h *Holding) next() time.Time {
-	if h.Store != nil && !h.renewing && h.due.Before(h.until) {
+	if h.renewable() && h.due.Before(h.until) {
 		return h.due
 	}
 	return h.until
@@ -138,8 +146,14 @@ func (h *Holding) next() time.Time {
 
 // renewed sets when to renew the lease again and how long to believe in it. It counts by the
 // monotonic clock from before the request, and a tenth less than the store says, in case the clocks
-// differ in speed; or a twentieth, if the process stands still meanwhile.
+// differ in speed; or a twentieth, if the process stands still meanwhile. A later request counts, if
+// that was answered before.
 func (h *Holding) renewed(sent time.Time, left time.Duration) {
+	h.answered = time.Now()
+	if sent.Before(h.sent) {
+		return
+	}
+	h.sent = sent
 	h.until, h.latest = sent.Add(left-left/10), sent.Add(left-left/20)
 	h.due = sent.Add(Jitter(h.TTL / 3))
 	if h.due.After(h.until) { // the longest hold ends

@@ -22,9 +22,10 @@ type renewal struct {
 type group struct {
 	store request.LeaseStore
 	ttl   time.Duration
+	again bool // an earlier call has no answer yet
 }
 
-func (h *Holding) group() group { return group{h.Store, h.TTL} }
+func (h *Holding) group() group { return group{h.Store, h.TTL, h.asking > 0} }
 
 // part is the leases of one scope.
 type part struct {
@@ -99,11 +100,12 @@ func (k *Keeper) overdue(now time.Time, stood bool) (all []*Holding) {
 }
 
 // due returns the leases to renew now, with those that are almost due and fit into the same calls,
-// and when to look again.
+// and when to look again. A lease whose renewal is on its way is due again after an eighth of what is
+// left of it: the connection may be dead, or make a new one on a slow link.
 func (k *Keeper) due(now time.Time) (renewals []*renewal, next time.Time) {
 	at := make(map[group]*renewal)
 	for _, h := range k.held {
-		if g := h.group(); h.Store != nil && !h.renewing && !now.Before(h.due) && at[g] == nil {
+		if g := h.group(); h.renewable() && !now.Before(h.due) && at[g] == nil {
 			at[g] = newRenewal(g)
 			renewals = append(renewals, at[g])
 		}
@@ -114,13 +116,14 @@ func (k *Keeper) due(now time.Time) (renewals []*renewal, next time.Time) {
 			continue
 		}
 		r := at[h.group()]
-		if r != nil && !h.renewing && h.due.Before(now.Add(h.TTL/10)) {
+		if r != nil && h.renewable() && h.due.Before(now.Add(h.TTL/10)) {
 			if r.leases == maxPerCall {
 				r = newRenewal(r.group)
 				at[r.group], renewals = r, append(renewals, r)
 			}
-			h.renewing = true
 			r.add(h)
+			h.asking++
+			h.due = now.Add(max(soon, h.until.Sub(now)/8))
 		}
 		if at := h.next(); at.Before(next) {
 			next = at
@@ -137,14 +140,15 @@ func (k *Keeper) renew(r *renewal) {
 	for _, p := range r.scopes {
 		asked = append(asked, &p.Renewal)
 	}
-	r.store.RenewAll(ctx, asked)
+	r.store.RenewAll(ctx, asked, r.again)
 	k.mu.Lock()
 	var lost []*Holding
 	var evicted []bool
 	for _, p := range r.scopes {
 		for i, h := range p.leases {
-			h.renewing = false
+			h.asking--
 			switch {
+			case p.Err != nil && h.answered.After(sent): // another renewal was
 			case p.Err != nil:
 				now := time.Now() // again, until the lease is overdue
 				h.due = now.Add(Jitter(max(soon, min(r.ttl/20, h.until.Sub(now)/4))))

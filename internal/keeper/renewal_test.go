@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,13 +18,16 @@ type renewing struct {
 	request.LeaseStore
 	granted, fails time.Time
 	ttl            time.Duration
+	mu             sync.Mutex
 	attempts       int
 	rounds         []int // the scopes of each RenewAll
 	silent         int   // so many of them get no answer
 }
 
 func (s *renewing) Renew(_ context.Context, _ string, _ int64, ids []string) ([]int64, error) {
+	s.mu.Lock()
 	s.attempts++
+	s.mu.Unlock()
 	if time.Now().Before(s.fails) {
 		return nil, context.DeadlineExceeded
 	}
@@ -34,11 +38,14 @@ func (s *renewing) Renew(_ context.Context, _ string, _ int64, ids []string) ([]
 	return left, nil
 }
 
-func (s *renewing) RenewAll(ctx context.Context, all []*request.Renewal) {
+func (s *renewing) RenewAll(ctx context.Context, all []*request.Renewal, _ bool) {
+	s.mu.Lock()
 	s.rounds = append(s.rounds, len(all))
-	if len(s.rounds) <= s.silent {
+	silent := len(s.rounds) <= s.silent
+	s.mu.Unlock()
+	if silent {
 		at, _ := ctx.Deadline()
-		time.Sleep(time.Until(at) / 2) // in a bubble
+		time.Sleep(time.Until(at)) // in a bubble
 		for _, r := range all {
 			r.Err = context.DeadlineExceeded
 		}
@@ -91,6 +98,8 @@ func TestStandstillEndsNoLease(t *testing.T) {
 					lost = true
 				default:
 				}
+				store.mu.Lock()
+				defer store.mu.Unlock()
 				if lost != test.lost || store.attempts < test.attempts {
 					t.Errorf("lost %v after %d renewals", lost, store.attempts)
 				}
@@ -128,12 +137,120 @@ func TestRenewalsShareACall(t *testing.T) {
 				default:
 				}
 			}
+			store.mu.Lock()
+			defer store.mu.Unlock()
 			if len(store.rounds) > 5 || store.rounds[silent] != scopes {
 				t.Errorf("calls for %v scopes", store.rounds)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			_ = k.Close(ctx)
+		})
+	}
+}
+
+// slowLink is a store behind a slow link, on which a renewal has to connect first, as the client or as
+// a connection of its own does. It notes how many renewals are on their way.
+type slowLink struct {
+	request.LeaseStore
+	trip       time.Duration // a round trip
+	pool, own  int           // round trips until a renewal is answered
+	mu         sync.Mutex
+	ends       time.Time // the lease, in the store
+	micros     int64
+	flying     int
+	mostFlying int
+}
+
+func (s *slowLink) RenewAll(ctx context.Context, all []*request.Renewal, again bool) {
+	s.flies(1)
+	defer s.flies(-1)
+	trips := s.pool
+	if again {
+		trips = s.own
+	}
+	at, _ := ctx.Deadline()
+	if took := s.trip * time.Duration(trips); took < time.Until(at) {
+		time.Sleep(took - s.trip/2) // in a bubble
+		left := s.renew()
+		time.Sleep(s.trip / 2) // in a bubble
+		for _, r := range all {
+			r.Left = []int64{left}
+		}
+		return
+	}
+	time.Sleep(time.Until(at)) // in a bubble
+	for _, r := range all {
+		r.Err = context.DeadlineExceeded
+	}
+}
+
+func (s *slowLink) flies(by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flying += by
+	s.mostFlying = max(s.mostFlying, s.flying)
+}
+
+func (s *slowLink) renew() (left int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Now().Before(s.ends) {
+		s.ends, left = time.Now().Add(time.Duration(s.micros)*time.Microsecond), s.micros
+	}
+	return left
+}
+
+func (s *slowLink) Release(context.Context, string, []string) ([]int64, error) {
+	return []int64{1}, nil
+}
+
+// A lease is renewed over a link whose round trip takes a fifth of its TTL, though each renewal makes a
+// new connection, in several round trips.
+func TestLeaseSurvivesASlowLink(t *testing.T) {
+	const ttl = 6 * time.Second
+	for name, test := range map[string]struct {
+		trip      time.Duration
+		pool, own int
+		lost      bool
+	}{
+		"warm connections":              {trip: ttl / 5, pool: 1, own: 2},
+		"the client greets in one trip": {trip: ttl / 5, pool: 2, own: 2},
+		"in three":                      {trip: ttl / 5, pool: 4, own: 2},
+		"in three, a tenth of the TTL":  {trip: ttl / 10, pool: 4, own: 2},
+		"the pool's connection is dead": {trip: ttl / 5, pool: 1000, own: 2},
+		"all connections are dead":      {trip: ttl / 5, pool: 1000, own: 1000, lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 { // the jitter of a renewal
+				synctest.Test(t, func(t *testing.T) {
+					k := New(Config{Tasks: new(breaker.Tasks)})
+					began := time.Now()
+					store := &slowLink{
+						trip: test.trip, pool: test.pool, own: test.own, ends: began.Add(ttl), micros: ttl.Microseconds(),
+					}
+					h := NewHolding(Spec{ID: "id", TTL: ttl, Store: store, Notify: func(Notice) {}})
+					h.Granted(lease.Message{Left: ttl.Microseconds()}, began)
+					k.Hold(h)
+					time.Sleep(4 * ttl)
+					synctest.Wait()
+					lost := false
+					select {
+					case <-h.Gone():
+						lost = true
+					default:
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					cancel()
+					_ = k.Close(ctx)
+					time.Sleep(ttl)
+					store.mu.Lock()
+					defer store.mu.Unlock()
+					if lost != test.lost || store.mostFlying > maxAsking {
+						t.Errorf("lost %v, %d renewals at a time", lost, store.mostFlying)
+					}
+				})
+			}
 		})
 	}
 }

@@ -62,7 +62,7 @@ func (l *Leases) Renew(
 }
 
 // RenewAll implements request.LeaseStore.
-func (l *Leases) RenewAll(ctx context.Context, all []*request.Renewal) {
+func (l *Leases) RenewAll(ctx context.Context, all []*request.Renewal, _ bool) {
 	for _, r := range all {
 		r.Left, r.Err = l.Renew(ctx, r.Scope, r.Micros, r.IDs)
 	}

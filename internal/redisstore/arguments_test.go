@@ -53,7 +53,7 @@ func TestArgumentsOfBulkOperationsAreBounded(t *testing.T) {
 					all = append(all, &request.Renewal{Scope: scope, Micros: 1e6, IDs: make([]string, ids)})
 				}
 				ctx := deadline.Until(context.Background(), time.Now().Add(time.Second))
-				redisstore.NewLeases(s).RenewAll(ctx, all)
+				redisstore.NewLeases(s).RenewAll(ctx, all, false)
 				var errs []error
 				for _, r := range all {
 					if errs = append(errs, r.Err); len(r.Left) != ids {

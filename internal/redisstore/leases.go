@@ -119,14 +119,14 @@ func (l *Leases) Renew(
 }
 
 // RenewAll implements request.LeaseStore.
-func (l *Leases) RenewAll(ctx context.Context, all []*request.Renewal) {
+func (l *Leases) RenewAll(ctx context.Context, all []*request.Renewal, again bool) {
 	operations, calls := make([]*operation, len(all)), make([]*trips.Call, len(all))
 	for i, r := range all {
 		operations[i] = l.renewal(r.Scope, r.Micros, r.IDs)
 		calls[i] = &operations[i].Call
 		l.bound(ctx, calls[i])
 	}
-	for i, err := range l.store.Servers.DoAll(ctx, calls) {
+	for i, err := range l.store.Servers.DoAll(ctx, calls, again) {
 		r, k := all[i], operations[i]
 		r.Left, r.Err = l.answer(ctx, k, r.IDs, err)
 		l.release(k)

@@ -47,8 +47,9 @@ type LeaseStore interface {
 	// evicted.
 	Renew(ctx context.Context, scope string, micros int64, ids []string) (left []int64, err error)
 	// RenewAll renews leases of many scopes and waits for no other call. It ends by the deadline of
-	// ctx, and not with ctx. Without an answer it ends so early that another call has time.
-	RenewAll(ctx context.Context, all []*Renewal)
+	// ctx, and not with ctx. Again says that an earlier call has no answer yet: this one takes a
+	// connection of its own.
+	RenewAll(ctx context.Context, all []*Renewal, again bool)
 	Release(ctx context.Context, scope string, ids []string) (was []int64, err error)
 	Evict(ctx context.Context, scope string, ids []string) (was []int64, err error)
 	List(ctx context.Context, scope string) (now int64, entries []lease.Entry, err error)

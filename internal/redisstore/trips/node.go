@@ -12,6 +12,10 @@ import (
 	"github.com/headgate/headgate/internal/breaker"
 )
 
+// longestStep bounds what a client is given for a step beyond its own timeouts: whoever closes a Gate
+// waits for the step.
+const longestStep = 10 * time.Second
+
 // node is one server, with its queue and its circuit.
 type node struct {
 	link     *link
@@ -41,7 +45,9 @@ func newNode(l *link, addr string, client *redis.Client, replaced func(*node) bo
 func (n *node) travel(ctx context.Context, t *trip) error {
 	l, commands := n.link, t.commands
 	var err error
-	if l.inline { // as bounded does, without a closure
+	if t.own && n.client != nil {
+		err = n.exchangeAlone(ctx, commands)
+	} else if l.inline { // as bounded does, without a closure
 		err = l.exchange(ctx, l.Client, commands)
 	} else {
 		err = l.bounded(ctx, func() error { return l.exchange(ctx, l.Client, commands) })
@@ -64,6 +70,19 @@ func (n *node) travel(ctx context.Context, t *trip) error {
 		n.doubt(t.calls[0].Outermost)
 	}
 	return err
+}
+
+// exchangeAlone sends commands on a connection of their own. Each step may take half of the time until
+// the deadline of ctx, or as long as the client lets it, if that is longer.
+func (n *node) exchangeAlone(ctx context.Context, commands []command) error {
+	end, _ := ctx.Deadline()
+	half := min(time.Until(end)/2, longestStep)
+	o := separate(n.client)
+	o.PoolSize, o.DialTimeout = 1, max(o.DialTimeout, half)
+	o.ReadTimeout, o.WriteTimeout = max(o.ReadTimeout, half), max(o.WriteTimeout, half)
+	own := redis.NewClient(&o)
+	defer own.Close()
+	return n.link.exchange(ctx, own, commands)
 }
 
 func (n *node) isOpen() bool { return n.circuit.IsOpen() }

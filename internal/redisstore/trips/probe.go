@@ -107,7 +107,7 @@ func full(err error) bool {
 // dial returns a client with the options of the server's and connections of its own. It fails as
 // soon as the server has been quiet for long enough.
 func (p *prober) dial() *redis.Client {
-	l, o := p.link, *p.client.Options()
+	l, o := p.link, separate(p.client)
 	dialer, wait := o.Dialer, l.quiet
 	if o.TLSConfig != nil { // whose handshake takes several round trips
 		wait = l.patience
@@ -122,12 +122,21 @@ func (p *prober) dial() *redis.Client {
 		return &probeConn{c, l.quiet, &p.asked}, nil
 	}
 	// It dials once, and after as many failures as PoolSize a pool would go on by itself.
-	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 10, 0, 0, 0
-	o.MaxRetries, o.DialerRetries, o.DialTimeout = -1, 1, wait+excuse
+	o.PoolSize, o.DialTimeout = 10, wait+excuse
 	o.ReadTimeout, o.WriteTimeout = l.quiet, l.quiet
-	o.ContextTimeoutEnabled, o.Limiter = true, nil
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(&o)
+}
+
+// separate returns the options of a client for connections beside its pool. They heed contexts, are
+// not tried again, and greet the server in as few round trips as they can.
+func separate(client *redis.Client) redis.Options {
+	o := *client.Options()
+	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.ContextTimeoutEnabled, o.Limiter = true, nil
+	o.ClientName, o.DisableIdentity = "", true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return o
 }
 
 // connect connects within the time that this process runs. Nothing but the dialer's own goroutine

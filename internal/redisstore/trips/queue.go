@@ -98,7 +98,7 @@ func (q *queue) sendAlone(k *Call) (unsure bool) {
 	ctx, cancel := q.until(k)
 	defer cancel()
 	q.crowd = false
-	q.lead(ctx, k)
+	q.lead(ctx, q.newTrip(), k)
 	if len(q.waiting) > 0 {
 		q.link.Tasks.Go(q.run)
 	} else {
@@ -108,27 +108,25 @@ func (q *queue) sendAlone(k *Call) (unsure bool) {
 }
 
 // doAll sends calls that insist, on their caller's own goroutine and beside all other round trips:
-// in a process that starves each turn of a goroutine takes long. They have half of the time until the
-// deadline of ctx, so that another connection can be tried, but a second if there is as much, and
-// longer by what this process did not run. The errors are in the calls.
-func (q *queue) doAll(ctx context.Context, calls []*Call) {
+// in a process that starves each turn of a goroutine takes long. They have the time until the deadline
+// of ctx. The errors are in the calls.
+func (q *queue) doAll(ctx context.Context, calls []*Call, own bool) {
 	end, _ := ctx.Deadline()
-	left := time.Until(end)
-	half := max(left/2, min(left, time.Second))
-	ctx, cancel := q.pulse.Steps(context.WithoutCancel(ctx), half, left-half)
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
 	defer cancel()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, k := range calls {
 		k.enter(ctx, &q.pulse)
 	}
-	q.lead(ctx, calls...)
+	t := q.newTrip()
+	t.own = own
+	q.lead(ctx, t, calls...)
 }
 
 // lead takes calls to the server and back on their caller's own goroutine. The lock is held, and
 // free on the way.
-func (q *queue) lead(ctx context.Context, calls ...*Call) {
-	t := q.newTrip()
+func (q *queue) lead(ctx context.Context, t *trip, calls ...*Call) {
 	t.calls = append(t.calls, calls...)
 	for _, k := range calls {
 		k.state = stateLeads

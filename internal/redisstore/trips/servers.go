@@ -81,9 +81,9 @@ func sleep(ctx context.Context, pause time.Duration) error {
 }
 
 // DoAll sends calls that insist, and returns their errors. They wait for no other call, and share a
-// round trip to each server. It ends by the deadline of ctx, and not with ctx; without an answer after
-// half of that time, if this process runs. A call that Do would send again is left to Do.
-func (s *Servers) DoAll(ctx context.Context, calls []*Call) []error {
+// round trip to each server, on a connection of their own if own is set. It ends by the deadline of
+// ctx, and not with ctx. A call that Do would send again is left to Do.
+func (s *Servers) DoAll(ctx context.Context, calls []*Call, own bool) []error {
 	at := make(map[*node][]*Call)
 	for _, k := range calls {
 		n := s.nodeOf(ctx, k.Outermost)
@@ -93,9 +93,9 @@ func (s *Servers) DoAll(ctx context.Context, calls []*Call) []error {
 	var others sync.WaitGroup
 	for n, some := range at {
 		if len(at) == 1 {
-			n.queue.doAll(ctx, some)
+			n.queue.doAll(ctx, some, own)
 		} else {
-			others.Go(func() { n.queue.doAll(ctx, some) })
+			others.Go(func() { n.queue.doAll(ctx, some, own) })
 		}
 	}
 	others.Wait()

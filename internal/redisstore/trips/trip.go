@@ -13,7 +13,8 @@ type trip struct {
 	packed   []*Call // the same, command by command
 	commands []command
 	sent     time.Time
-	panicked any // the value of a panic in a hook of the client
+	own      bool // on a connection of its own
+	panicked any  // the value of a panic in a hook of the client
 }
 
 // reset forgets the calls.
@@ -22,7 +23,7 @@ func (t *trip) reset() {
 	clear(t.packed)
 	clear(t.commands)
 	t.calls, t.packed = t.calls[:0], t.packed[:0]
-	t.commands, t.panicked = t.commands[:0], nil
+	t.commands, t.panicked, t.own = t.commands[:0], nil, false
 }
 
 // pack writes the commands. Calls that may share a script do, as long as it has room for their
