@@ -61,10 +61,16 @@ func (x *exchange) try(w *wait) (*pass, *denial, error) {
 	return x.slotFirst(w)
 }
 
-// slotFirst waits for a slot, and then spends the charges.
-func (x *exchange) slotFirst(w *wait) (*pass, *denial, error) {
-	if err := x.queue(w); err != nil {
-		return nil, nil, err
+// slotFirst waits for a slot, and then spends the charges. It leaves the line first, because requests
+// that hold the slots may wait in it.
+func (x *exchange) slotFirst(w *wait) (p *pass, denied *denial, err error) {
+	w.leave()
+	s := x.t.cfg.Slot.Semaphore
+	w.lease, err = s.Acquire(x.req.Context(), semaphore.Request{
+		Caps: x.caps, MaxWait: w.left(), OnQueue: func(int) { w.begin(s.Name(), 0) },
+	})
+	if err != nil {
+		return nil, nil, x.slotError(w, err)
 	}
 	if err := w.behind(); err != nil {
 		return nil, nil, err
@@ -73,20 +79,6 @@ func (x *exchange) slotFirst(w *wait) (*pass, *denial, error) {
 		return nil, new(denial), nil
 	}
 	return x.reserve(w)
-}
-
-// queue waits for a slot. It leaves the line first, because requests that hold the slots may wait in
-// it.
-func (x *exchange) queue(w *wait) (err error) {
-	w.leave()
-	s := x.t.cfg.Slot.Semaphore
-	w.lease, err = s.Acquire(x.req.Context(), semaphore.Request{
-		Caps: x.caps, MaxWait: w.left(), OnQueue: func(int) { w.begin(s.Name(), 0) },
-	})
-	if err != nil {
-		return x.slotError(w, err)
-	}
-	return nil
 }
 
 // slotError returns the error of a request that gets no slot. It is a BusyError if another time may

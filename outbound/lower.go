@@ -18,12 +18,12 @@ func (p *pass) lower(told []signal.Remaining, status int) {
 	for _, r := range told {
 		for i := range p.x.charged {
 			c := &p.x.charged[i]
-			switch left := p.left[i]; {
-			case c.rule.Limit != r.Name || r.Remaining >= left:
+			switch {
+			case c.rule.Limit != r.Name:
 			case r.Remaining == 0 && r.Reset > 0 && !r.Refills:
 				s := signal.Signal{Reason: signal.Slow, Wait: r.Reset}
 				p.x.begin(c.limit, status, s, p.sent)
-			default:
+			case r.Remaining < p.left[i]:
 				p.lowerTo(r.Remaining, p.x.charges[len(p.x.asks)+i])
 			}
 		}

@@ -95,6 +95,7 @@ func TestNothingLeftUntilTheReset(t *testing.T) {
 	}{
 		"a window":                  {window, "requests", []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "8"}, 8 * time.Second},
 		"a bucket":                  {bucket, "requests", []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "8"}, 8 * time.Second},
+		"a bucket of one":           {core.TokenBucket{Rate: 2, Per: time.Second, Burst: 1}, "requests", []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "8"}, 8 * time.Second},
 		"a log":                     {core.AnyMinute(20), "requests", []string{"RateLimit", `"default";r=0;t=8`}, 0},
 		"draft -11":                 {core.AnyMinute(20), "default", []string{"RateLimit", `"default";r=0;t=8`}, 8 * time.Second},
 		"GitHub, a reset of now":    {window, "requests", github(0), 0},

@@ -50,16 +50,10 @@ func (s Scope) String() string { return scopes[min(int(s), len(scopes)-1)] }
 
 // read returns what a response tells. The head is the beginning of its body if its status may refuse.
 func (t *Transport) read(res *http.Response, head []byte) signal.Signal {
-	var refusal Refusal
-	known := false
-	if t.cfg.Read != nil {
-		refusal, known = t.cfg.Read(res, head)
-	}
 	s := signal.Read(res.StatusCode, res.Header, head, now())
-	if known {
-		s = signal.Signal{
-			Reason: signal.Reason(refusal.Reason), Scope: signal.Scope(refusal.Scope),
-			Wait: max(0, refusal.Wait), Remaining: s.Remaining,
+	if t.cfg.Read != nil {
+		if r, known := t.cfg.Read(res, head); known {
+			s.Reason, s.Scope, s.Wait = signal.Reason(r.Reason), signal.Scope(r.Scope), max(0, r.Wait)
 		}
 	}
 	return s
