@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/headgate/headgate/llm/internal/wire"
 )
@@ -58,7 +59,7 @@ func (x *exchange) assumeUnit(b *Bill, name string) {
 	}
 	units := map[string]int64{name: n}
 	maps.Copy(units, b.Units)
-	b.Units, b.Unread = units, append(b.Unread, "estimate of "+name)
+	b.Units, b.Unread = units, append(slices.Clip(b.Unread), "estimate of "+name)
 }
 
 // labels returns those of a response that has not stated its usage: the client may have asked for

@@ -16,7 +16,7 @@ type ResponseEvent struct {
 	// Cost is the price of the Bill in micro-dollars. It is 0 if no model has a Tariff.
 	Cost int64
 	// Unknown is what the tariffs do not price and the dearest was charged for, such as "unit
-	// web_search", "label service_tier:ultra" or "model advisor".
+	// web_search", "label service_tier:ultra" or "model advisor". It begins with Bill.Unread.
 	Unknown []string
 	// Indebted says that a budget denied a running charge.
 	Indebted bool
