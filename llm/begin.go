@@ -126,7 +126,7 @@ func (m *Meter) read(w http.ResponseWriter, r *http.Request, f *wire.Format) (*h
 	case err != nil:
 		fault = invalid(http.StatusBadRequest, "invalid_request", "The body breaks off.")
 	default:
-		from.done()
+		_ = from.server.SetReadDeadline(time.Time{}) // which net/http does for HTTP/1 alone
 		return body, nil
 	}
 	body.drop()

@@ -20,30 +20,20 @@ type bodies struct {
 }
 
 // take takes more bytes for a body that has taken some, or none if there are not as many left. One key
-// leaves as much as it has, so n keys leave a part in n+1. Its only body may take all.
-func (b *bodies) take(key string, had, n int64) bool {
+// leaves as much as it has, so n keys leave a part in n+1. Its only body may take all. With anyway it
+// takes or gives back the bytes whatever is left.
+func (b *bodies) take(key string, had, n int64, anyway bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	mine, left := b.by[key]+n, b.most-b.held-n
-	if left < 0 || mine > had+n && mine > left {
+	if !anyway && (left < 0 || mine > had+n && mine > left) {
 		return false
 	}
-	b.addLocked(key, n)
-	return true
-}
-
-// add takes or gives back bytes, whatever is left.
-func (b *bodies) add(key string, n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.addLocked(key, n)
-}
-
-func (b *bodies) addLocked(key string, n int64) {
 	b.held += n
-	if b.by[key] += n; b.by[key] == 0 {
+	if b.by[key] = mine; mine == 0 {
 		delete(b.by, key)
 	}
+	return true
 }
 
 // heldBody is a body in memory that drops what has been read. An HTTP client may close it in one
@@ -60,7 +50,7 @@ type heldBody struct {
 // hold returns the body of bytes that have come. It may exceed the bound for one request.
 func (b *bodies) hold(key string, bytes []byte) *heldBody {
 	h := &heldBody{of: b, key: key, rest: bytes, size: int64(cap(bytes))}
-	b.add(key, h.size)
+	b.take(key, 0, h.size, true)
 	return h
 }
 
@@ -92,7 +82,7 @@ func (b *heldBody) fill(r io.Reader, stated, most int64) (room bool, err error) 
 
 // grow gives the body the memory of so many bytes.
 func (b *heldBody) grow(size int64) bool {
-	if !b.of.take(b.key, b.size, size-b.size) {
+	if !b.of.take(b.key, b.size, size-b.size, false) {
 		return false
 	}
 	b.size = size
@@ -105,7 +95,7 @@ func (b *heldBody) injectUsage() {
 	b.rest = wire.InjectUsage(b.rest)
 	more := int64(cap(b.rest)) - b.size
 	b.size += more
-	b.of.add(b.key, more)
+	b.of.take(b.key, 0, more, true)
 }
 
 // Read implements io.Reader.
@@ -131,7 +121,7 @@ func (b *heldBody) Close() error {
 }
 
 func (b *heldBody) drop() {
-	b.of.add(b.key, -b.size)
+	b.of.take(b.key, 0, -b.size, true)
 	b.rest, b.size = nil, 0
 }
 
@@ -171,21 +161,15 @@ func (p *pacedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// done ends the deadline, which net/http does for HTTP/1 alone.
-func (p *pacedBody) done() { _ = p.server.SetReadDeadline(time.Time{}) }
-
 // bodyKey returns whose share of the bodies a request takes. Its functions know no model yet.
-func (m *Meter) bodyKey(r *http.Request, f *wire.Format) string {
+func (m *Meter) bodyKey(r *http.Request, f *wire.Format) (key string) {
 	x := &exchange{meter: m, request: wire.Request{Format: f}}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	if m.cfg.Guard.Scope != nil {
-		key, _ := m.cfg.Guard.Scope(r)
-		return key
+		key, _ = m.cfg.Guard.Scope(r)
 	}
-	for _, b := range m.cfg.Budgets {
-		if key, err := b.Key(r); err == nil {
-			return key
-		}
+	for i := 0; key == "" && i < len(m.cfg.Budgets); i++ {
+		key, _ = m.cfg.Budgets[i].Key(r)
 	}
-	return ""
+	return key
 }
