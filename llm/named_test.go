@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/llm"
+	"github.com/headgate/headgate/plans"
 )
 
 // A request may name models in four places. Each of them must be known, and the dearest is held.
@@ -102,6 +103,33 @@ func TestLimitsOfAModelCountItsFallbacks(t *testing.T) {
 		response := r.post(chatPath, body)
 		if read(t, response); response.StatusCode != want || r.usedOf(large) != 0 {
 			t.Errorf("%s: %d, %d of large is used", body, response.StatusCode, r.usedOf(large))
+		}
+	}
+}
+
+// A plan's limits of a model hold for a request that may be answered by it.
+func TestPlanOfAModelCountsItsFallbacks(t *testing.T) {
+	for _, c := range []struct {
+		plan plans.Plan
+		body string
+		want int
+	}{
+		{plans.Plan{Limits: map[string]core.Algorithm{"rule/large": core.DenyAll{}}}, `{"model":"small"}`, http.StatusOK},
+		{plans.Plan{Limits: map[string]core.Algorithm{"rule/large": core.DenyAll{}}}, `{"model":"small","models":["large"]}`, http.StatusForbidden},
+		{plans.Plan{Limits: map[string]core.Algorithm{"rule/small": core.Unlimited{}, "rule/large": core.DenyAll{}}},
+			`{"model":"small","models":["large"]}`, http.StatusForbidden},
+		{plans.Plan{Limits: map[string]core.Algorithm{"rule": core.DenyAll{}, "rule/large": core.Unlimited{}}},
+			`{"model":"small","models":["large"]}`, http.StatusOK},
+	} {
+		r := newRig(t, core.UnitTokens, 100_000, func(cfg *llm.Config) {
+			cfg.Models = twoModels()
+			cfg.Guard.Plan = func(*http.Request) (core.Plan, error) { return c.plan, nil }
+			cfg.Guard.Rules = []nethttp.Rule{{Policy: policy("rule", core.UnitRequests, 10), Key: tenant}}
+		})
+		r.answer = ok
+		response := r.post(chatPath, c.body)
+		if read(t, response); response.StatusCode != c.want {
+			t.Errorf("%+v, %s: %d", c.plan, c.body, response.StatusCode)
 		}
 	}
 }
