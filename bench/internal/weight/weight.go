@@ -15,7 +15,7 @@ import (
 // The programs of this module and those that a test of the root module builds too.
 const (
 	peers = "github.com/headgate/headgate/bench/internal/weight/"
-	ours  = "github.com/headgate/headgate/testdata/weight/"
+	ours  = "github.com/headgate/headgate/internal/house/testdata/weight/"
 )
 
 var rows = []struct{ label, base, program string }{

@@ -1,4 +1,4 @@
-package headgate_test
+package house_test
 
 import (
 	"bufio"

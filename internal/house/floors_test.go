@@ -1,4 +1,4 @@
-package headgate_test
+package house_test
 
 import (
 	"slices"
@@ -65,7 +65,7 @@ var floors = []struct {
 
 // testOnly may import anything, because only tests import them.
 var testOnly = []string{
-	"internal/redistest", "internal/gatetest", "internal/provider", "internal/eventtest",
+	"internal/redistest", "internal/gatetest", "internal/provider", "internal/eventtest", "internal/house",
 }
 
 func TestImportsOnlyGoDown(t *testing.T) {

@@ -1,4 +1,4 @@
-package headgate_test
+package house_test
 
 import (
 	"bytes"
@@ -60,7 +60,7 @@ func replayUnderLua54(t *testing.T, calls []scriptCall) {
 		texts(c.keys)
 		texts(c.argv)
 	}
-	cmd := exec.Command("lua5.4", "testdata/lua54.lua")
+	cmd := exec.Command("lua5.4", "internal/house/testdata/lua54.lua")
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stderr = &in, &stderr
 	out, err := cmd.Output()
