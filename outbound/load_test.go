@@ -2,6 +2,7 @@ package outbound_test
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -279,6 +280,56 @@ func TestProviderIsUsedToItsLimits(t *testing.T) {
 			return done.Late, useToTheLimits(t, p, done)
 		})
 	})
+}
+
+// Four transports under twice the load that a provider of each kind takes use at least 97 % of it, and it
+// refuses at most 1 %.
+func TestEachKindOfProviderIsUsed(t *testing.T) {
+	for name, c := range map[string]struct {
+		provider provider.Config
+		load     load
+		capacity float64 // a second, of requests or tokens
+	}{
+		"a bucket": {
+			provider.Config{Form: provider.OpenAI, Limits: []provider.Limit{{Unit: provider.Requests, N: 60, Per: time.Second, Burst: 6}}},
+			load{PerSecond: 60, Burst: 5}, 60,
+		},
+		"a window": {
+			provider.Config{Form: provider.GitHub, Limits: []provider.Limit{{Unit: provider.Requests, N: 600, Per: time.Minute, Window: true}}},
+			load{PerMinute: 600, Burst: 1, Limit: "requests", For: 4 * time.Minute, Every: 4 * time.Second / 20}, 10,
+		},
+		"tokens": {
+			provider.Config{
+				Form: provider.Anthropic, Limits: []provider.Limit{{Unit: provider.Tokens, N: 60_000, Per: time.Minute, Burst: 2000}},
+				Usage: func(q provider.Request) (int64, int64) { return 4, q.MaxTokens },
+			},
+			load{Tokens: 60_000}, 1000,
+		},
+		"a cap": {
+			provider.Config{Form: provider.OpenAI, Streams: 6, Took: 100 * time.Millisecond}, load{Streams: 6}, 60,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(30 * 365 * 24 * time.Hour) // a bubble begins in 2000: seconds since 1970 were few
+				p, l := provider.New(c.provider), c.load
+				l.For, l.MaxWait = cmp.Or(l.For, 12*time.Second), 2*time.Second
+				l.Every = cmp.Or(l.Every, 4*time.Second/120) // 120 requests a second of all
+				done := l.together(t, p, 4)
+				n, all := p.Counts(), p.Arrivals()
+				took := all[len(all)-1].At.Sub(all[0].At).Seconds()
+				units := n.Accepted
+				if l.Tokens > 0 {
+					units = n.Tokens
+				}
+				used, refused := float64(units)/(c.capacity*took), float64(n.Refused)/float64(len(all))
+				t.Logf("%+v; %+v in %v: used to %.2f %%, %.2f %% refused", done, n, took, 100*used, 100*refused)
+				if used < 0.97 || refused > 0.01 || done.Failed > 0 {
+					t.Error("it is not used to its limit, or refuses")
+				}
+			})
+		})
+	}
 }
 
 const perSecond, tokensPerMinute = 60, 144_000

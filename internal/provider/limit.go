@@ -91,9 +91,9 @@ type left struct {
 	reset time.Duration // until it is full
 }
 
-func (s *state) left(l *Limit) left {
+func (s *state) left(l *Limit, now time.Time) left {
 	if l.Window {
-		return left{l, l.N - s.used, l.Per}
+		return left{l, l.N - s.used, s.at.Add(l.Per).Sub(now)}
 	}
 	unit := l.Per.Nanoseconds()
 	return left{l, (l.burst()*unit - s.level) / unit, time.Duration((s.level + l.N - 1) / l.N)}

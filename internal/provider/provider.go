@@ -163,7 +163,7 @@ func (p *Provider) judge(s scope, q Request, tokens int64) verdict {
 		if !v.refused {
 			a.states[i].spend(l, l.cost(tokens))
 		}
-		v.left = append(v.left, a.states[i].left(l))
+		v.left = append(v.left, a.states[i].left(l, now))
 	}
 	p.count(&v, q, tokens)
 	return v
