@@ -136,6 +136,10 @@ func (v *subjectView) fill(a *Admin, s *inspect.Subject) {
 			v.Why.RetryAfter, v.Why.Opens = r.RetryAfter, r.Opens
 		}
 	}
+	if len(v.Decided) == 0 { // it heeds limits that do not deny yet
+		v.Why.RetryAfter = s.Why.RetryAfter
+		v.Why.Opens = s.Why.Opens
+	}
 	v.Several = len(v.Reasons) > 1 && !v.Reasons[1].Slot
 	for _, t := range s.Tenants {
 		row := tenantRow{Tenant: t}

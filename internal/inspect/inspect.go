@@ -131,6 +131,8 @@ type Subject struct {
 	// PlanUnknown says that the Limits are those of the policies, because the plan is among the Faults.
 	PlanUnknown bool
 	Why         Verdict
+
+	wait time.Duration // after which all Limits admit the next request
 }
 
 // Lookup returns how a subject stands. The error is that of ctx, or wraps core.ErrKey or

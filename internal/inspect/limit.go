@@ -127,6 +127,7 @@ func (i *Inspector) peek(ctx context.Context, s *Subject, some []Limit) {
 	if d.Cause != nil {
 		s.Outage = d.Cause
 	}
+	s.wait = max(s.wait, d.RetryAfter())
 	kept := hub.KeptAfter.(func(core.Result) time.Duration)
 	for at, r := range d.Results() {
 		some[at].Result, some[at].KeptAfter = r, kept(r)

@@ -48,6 +48,10 @@ func (s *Subject) verdict() (v Verdict) {
 		}
 		v.Estimated = v.Estimated || l.KeptAfter > 0
 	}
+	if len(v.Reasons) > 0 && s.wait > v.RetryAfter { // a raise of another limit ends before
+		v.RetryAfter = s.wait
+		v.Opens = s.opens(&core.Result{RetryAfter: s.wait})
+	}
 	for i := range s.Slots {
 		if s.Slots[i].IsFull() {
 			v.Reasons = append(v.Reasons, Reason{Slots: &s.Slots[i]})
