@@ -149,7 +149,7 @@ func TestDeadShardCostsItsOwnKeys(t *testing.T) {
 			opened.Store(e.(*core.ServerEvent).Node, true)
 		}
 	}})
-	sem := newSemaphore(t, g, semaphore.Config{TTL: 2 * time.Second, OnFailure: core.FailClosed})
+	sem := newSemaphore(t, g, semaphore.Config{TTL: 6 * time.Second, OnFailure: core.FailClosed})
 	closed := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1_000_000), OnFailure: core.FailClosed})
 	dead := c.Nodes[1]
 	var healthy []*semaphore.Lease
