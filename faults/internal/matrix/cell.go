@@ -71,6 +71,7 @@ func (f fault) run(ctx context.Context, topology lab.Topology, lasts time.Durati
 	wg.Go(func() { heartbeat(busy, &stall) })
 	for _, p := range s.processes {
 		p.decide(busy, l, &wg)
+		p.lock(busy, l, &s.shared, &wg)
 	}
 	time.Sleep(300 * time.Millisecond)
 	healed := time.Now()
@@ -83,6 +84,7 @@ func (f fault) run(ctx context.Context, topology lab.Topology, lasts time.Durati
 		healed = time.Now()
 	}
 	o.recover(s, healed)
+	o.fence(s, healed)
 	end()
 	wg.Wait()
 	o.stall = time.Duration(stall.Load())
@@ -129,6 +131,24 @@ func (o *outcome) recover(s *scene, healed time.Time) {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// fence judges the tokens of the locks: no fault may let one fall, or end locking. A lock whose release
+// had no answer is free within the life of its lease.
+func (o *outcome) fence(s *scene, healed time.Time) {
+	fences := []*fence{&s.shared}
+	for _, p := range s.processes {
+		fences = append(fences, &p.own)
+	}
+	for _, f := range fences {
+		for deadline := time.Now().Add(life); !f.grantedAfter(healed); time.Sleep(pace) {
+			if time.Now().After(deadline) {
+				o.faults = append(o.faults, errors.New("a lock is not granted after the fault"))
+				break
+			}
+		}
+		o.faults = append(o.faults, f.err())
 	}
 }
 

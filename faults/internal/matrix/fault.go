@@ -27,6 +27,7 @@ type promise struct {
 	twice    bool          // two primaries admit the limit each, or the fault has proven nothing
 	recovery time.Duration // until Redis decides everything
 	loses    bool          // leases and holds may end
+	ends     bool          // holds may end
 	snapshot bool          // Redis forgets what came after a snapshot
 	refuses  bool          // decisions may return ErrMisconfigured
 }
@@ -86,7 +87,11 @@ var faults = []fault{
 		promise: promise{outage: true, recovery: soon}},
 	{name: "clock an hour ahead", on: alone, config: lab.Config{Clock: true}, do: step(time.Hour),
 		unhealed: true, promise: promise{forgets: 1, recovery: soon, loses: true}},
+	{name: "clock two seconds back", on: alone, config: lab.Config{Clock: true}, do: step(-2 * time.Second),
+		unhealed: true, promise: promise{recovery: soon}},
 	{name: "clock an hour back", on: alone, config: lab.Config{Clock: true}, do: step(-time.Hour),
+		unhealed: true, promise: promise{recovery: soon}},
+	{name: "clock thirty days back", on: alone, config: lab.Config{Clock: true}, do: step(-30 * 24 * time.Hour),
 		unhealed: true, promise: promise{recovery: soon}},
 	{name: "reset after the request was sent", on: everywhere,
 		do: link(faultproxy.Fault{ResetReplies: 3}), promise: promise{outage: true, recovery: soon}},
@@ -104,6 +109,8 @@ var faults = []fault{
 		promise: promise{outage: true, recovery: soon}},
 	{name: "ten times the latency", on: everywhere, sound: faultproxy.Fault{Delay: time.Millisecond},
 		do: link(faultproxy.Fault{Delay: 10 * time.Millisecond}), promise: promise{recovery: soon}},
+	{name: "round trips of a fifth of a lease", on: everywhere, do: slow,
+		promise: promise{outage: true, recovery: 2 * soon, ends: true}},
 	{name: "a wrong certificate", on: alone, config: lab.Config{TLS: true}, do: mistrust,
 		promise: promise{outage: true, recovery: soon, refuses: true}},
 }

@@ -42,7 +42,7 @@ func (o *outcome) judge() {
 	if o.slots > 0 && !p.loses {
 		wrong("%d slots lost", o.slots)
 	}
-	if o.holds > 0 && !p.loses {
+	if o.holds > 0 && !p.loses && !p.ends {
 		wrong("%d holds lost", o.holds)
 	}
 	o.faults = slices.DeleteFunc(o.faults, func(err error) bool { return err == nil })

@@ -43,6 +43,8 @@ type process struct {
 	many    [len(modes)]*core.Policy // of keys that are used once
 	few     [len(modes)]*core.Policy // of the contended key
 	budget  [len(modes)]*core.Policy // with a Hold
+	mutex   *semaphore.Mutex
+	own     fence // of a lock that no other process wants
 }
 
 func newProcess(id int, l *lab.Lab, sound faultproxy.Fault) (*process, error) {
@@ -56,6 +58,7 @@ func newProcess(id int, l *lab.Lab, sound faultproxy.Fault) (*process, error) {
 		return nil, err
 	}
 	p.gate = gate
+	p.mutex, err = semaphore.NewMutex(gate, semaphore.MutexConfig{Name: "fenced", TTL: life})
 	for i, mode := range modes {
 		policy := func(name string, limit int64, hold time.Duration) *core.Policy {
 			made, e := core.NewPolicy(core.PolicyConfig{

@@ -16,6 +16,7 @@ type scene struct {
 	processes []*process
 	sound     faultproxy.Fault
 	lasts     time.Duration // how long a fault lasts
+	shared    fence         // of a lock that all processes want
 }
 
 func (s *scene) wait() { time.Sleep(s.lasts) }
@@ -56,6 +57,17 @@ func link(f faultproxy.Fault) func(*scene) error {
 		s.set(s.sound)
 		return nil
 	}
+}
+
+// slow has each round trip take a fifth of a lease, for longer than a lease lasts.
+func slow(s *scene) error {
+	s.set(faultproxy.Fault{Delay: life / 10})
+	if err := s.each((*faultproxy.Proxy).Cut); err != nil {
+		return err
+	}
+	time.Sleep(life + s.lasts)
+	s.set(s.sound)
+	return nil
 }
 
 func freeze(s *scene) error { return s.each(func(p *faultproxy.Proxy) { p.Freeze() }) }
