@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
@@ -158,7 +159,7 @@ func TestRoundTrips(t *testing.T) {
 		var trips counting
 		client := server.Client(t)
 		client.AddHook(&trips)
-		gate := core.Must(core.NewRedis(client, core.Config{Prefix: server.Prefix, Timeout: time.Minute}))
+		gate := gatetest.Redis(t, client, core.Config{Prefix: server.Prefix, Timeout: time.Minute})
 		var s stack
 		r := newRig(t, core.UnitTokens, 1, s.change(gate, 100, 1000, 1000, 1000, 1000, 9))
 		var admitted int64
