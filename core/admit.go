@@ -25,6 +25,7 @@ func init() {
 	hub.Forgive = forgive
 	hub.Cool = cool
 	hub.Heed = heed
+	hub.Blocked = blocked
 	hub.Reason = func(r Result) int64 { return int64(r.reason) }
 	hub.Kept = kept
 	hub.Give = (*Gate).giveUnits
@@ -181,4 +182,13 @@ func heed(g *Gate, p *Policy, key Key, rest time.Duration, reason int64) {
 	c.Cost = b.ByHand(rest, reason)
 	requests := []request.Request{{Op: algorithm.Force, Charges: []*request.Charge{&c.Charge}}}
 	_ = g.local.Decide(context.Background(), requests) // memory does not fail
+}
+
+// blocked is hub.Blocked.
+func blocked(g *Gate, c Charge) (r Result, ok bool) {
+	alone, d := [1]Charge{c}, Decision{}
+	if g.cache == nil || g.closed.Load() || !g.cache.answer(alone[:], &d) {
+		return r, false
+	}
+	return d.At(0), true
 }

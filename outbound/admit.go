@@ -39,6 +39,9 @@ func (x *exchange) admit(w *wait) (p *pass, err error) {
 // waits for the slot first: a rule whose units are spent before the wait for a slot would see them
 // used much later.
 func (x *exchange) try(w *wait) (*pass, *denial, error) {
+	if n := x.known(); n != nil {
+		return nil, n, nil
+	}
 	if x.caps == nil || w.lease != nil {
 		return x.reserve(w)
 	}

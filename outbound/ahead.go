@@ -34,7 +34,8 @@ func readAhead(res *http.Response, most int) (head []byte, whole bool) {
 	for {
 		select {
 		case part, more := <-a.parts:
-			if a.head = append(a.head, part...); more {
+			a.head = append(a.head, part...)
+			if more {
 				continue
 			}
 			if whole = a.err == io.EOF; whole {

@@ -59,6 +59,7 @@ var (
 	) (time.Duration, error))
 	heed     = hub.Heed.(func(*core.Gate, *core.Policy, core.Key, time.Duration, int64))
 	reasonOf = hub.Reason.(func(core.Result) int64)
+	blocked  = hub.Blocked.(func(*core.Gate, core.Charge) (core.Result, bool))
 	forgive  = hub.Forgive.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
 )
 

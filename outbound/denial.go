@@ -36,29 +36,53 @@ func (n *denial) rule() string {
 	return n.on.policy.Name()
 }
 
-// denial returns why a decision denies, where reservations could be for later by that time. This
-// process heeds the cooldowns that it learns of when Redis does not answer.
+// denial returns why a decision denies, where reservations could be for later by that time.
 func (x *exchange) denial(d *core.Decision, later time.Duration) *denial {
 	n := &denial{cause: d.Cause}
 	for i, r := range d.Results() {
-		if r.Allowed || r.Policy.Shadow() {
-			continue
-		}
-		by, on, after := byRule, lineKey{r.Policy, x.charges[i].Key}, afterOf(r, later)
-		if i < len(x.asks) {
-			if by = byCooldown; reasonOf(r) == int64(signal.Spent) {
-				by = bySpent
-			}
-			if r.Source == core.SourceRedis {
-				heed(x.t.cfg.Gate, r.Policy, on.key, r.RetryAfter, reasonOf(r))
-			}
-		}
-		if by > n.rank || by == n.rank && after > n.rest {
-			n.rank, n.on, n.rest = by, on, after
-		}
-		n.after = max(n.after, after)
+		n.add(x, i, r, later)
 	}
 	return n
+}
+
+// known returns the denial by cooldowns that this process remembers, or nil.
+func (x *exchange) known() *denial {
+	n := new(denial)
+	for i := range x.asks {
+		if r, ok := blocked(x.t.cfg.Gate, x.charges[i]); ok {
+			n.add(x, i, r, 0)
+		}
+	}
+	if n.rank == byNothing {
+		return nil
+	}
+	return n
+}
+
+// add adds the result of a charge. This process heeds the cooldowns that it learns of when Redis does
+// not answer.
+func (n *denial) add(x *exchange, i int, r core.Result, later time.Duration) {
+	if r.Allowed || r.Policy.Shadow() {
+		return
+	}
+	by := byRule
+	on := lineKey{r.Policy, x.charges[i].Key}
+	after := afterOf(r, later)
+	if i < len(x.asks) {
+		by = byCooldown
+		if reasonOf(r) == int64(signal.Spent) {
+			by = bySpent
+		}
+		if r.Source == core.SourceRedis {
+			heed(x.t.cfg.Gate, r.Policy, on.key, r.RetryAfter, reasonOf(r))
+		}
+	}
+	if by > n.rank || by == n.rank && after > n.rest {
+		n.rank = by
+		n.on = on
+		n.rest = after
+	}
+	n.after = max(n.after, after)
 }
 
 // afterOf returns when a charge that denies may have room, where reservations could be for later by

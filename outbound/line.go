@@ -43,7 +43,8 @@ func (l *lines) enter(key lineKey) *place {
 		l.all[key] = in
 	}
 	p := &place{line: in, head: make(chan struct{})}
-	if in.places = append(in.places, p); len(in.places) == 1 {
+	in.places = append(in.places, p)
+	if len(in.places) == 1 {
 		close(p.head)
 	}
 	return p

@@ -37,7 +37,9 @@ func (p *pass) lowerTo(left int64, c core.Charge) {
 		return
 	}
 	ctx := context.WithoutCancel(p.x.req.Context())
-	c.Cost, c.Limit, c.Clamp = 1, limit, false
+	c.Cost = 1
+	c.Limit = limit
+	c.Clamp = false
 	n, _, err := p.x.t.cfg.Gate.SpendUpTo(ctx, most, c)
 	if p.x.t.cfg.Observe != nil && (n > 0 || err != nil) {
 		p.x.t.observe(ctx, &LowerEvent{Policy: c.Policy, Key: c.Key, Remaining: left, Spent: n, Err: err})

@@ -53,7 +53,9 @@ func (t *Transport) read(res *http.Response, head []byte) signal.Signal {
 	s := signal.Read(res.StatusCode, res.Header, head, now())
 	if t.cfg.Read != nil {
 		if r, known := t.cfg.Read(res, head); known {
-			s.Reason, s.Scope, s.Wait = signal.Reason(r.Reason), signal.Scope(r.Scope), max(0, r.Wait)
+			s.Reason = signal.Reason(r.Reason)
+			s.Scope = signal.Scope(r.Scope)
+			s.Wait = max(0, r.Wait)
 		}
 	}
 	return s

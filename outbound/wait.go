@@ -107,7 +107,8 @@ func (w *wait) forRoom(n *denial) error {
 		return nil
 	case n.rank == bySpent || n.after > w.left():
 		e := busyFor(n.rule(), n.after)
-		e.Spent, e.Cause = n.rank == bySpent, n.cause
+		e.Spent = n.rank == bySpent
+		e.Cause = n.cause
 		return w.busy(e)
 	case n.rank == byCooldown:
 		return w.forCooldown(n)

@@ -46,7 +46,8 @@ func (r *response) readHeaders() {
 func (r *response) set(f *family, rest string, values []string) {
 	member, name, _ := strings.Cut(rest, "-")
 	if at := strings.LastIndexByte(rest, '-'); f.last {
-		member, name = rest[at+1:], rest[:max(0, at)]
+		member = rest[at+1:]
+		name = rest[:max(0, at)]
 	}
 	if !slices.Contains(members, member) || name == overage {
 		return
@@ -56,7 +57,8 @@ func (r *response) set(f *family, rest string, values []string) {
 	}
 	at := slices.IndexFunc(r.limits, func(l limit) bool { return l.family == f && l.name == name })
 	if at < 0 {
-		if at = len(r.limits); at == maxWindows {
+		at = len(r.limits)
+		if at == maxWindows {
 			return
 		}
 		r.limits = append(r.limits, limit{f, name, make(map[string][]string)})
@@ -121,7 +123,8 @@ func (r *response) build(l *limit) {
 
 // windowOf reads one window of a limit, whose members have these values.
 func (r *response) windowOf(l *limit, of func(member string) []string) (w window) {
-	w.Name, w.apart = l.family.apart+l.name, l.family.apart != ""
+	w.Name = l.family.apart + l.name
+	w.apart = l.family.apart != ""
 	if l.name == "" {
 		w.Name = r.resource()
 		w.apart = w.Name != requests

@@ -101,12 +101,13 @@ type response struct {
 
 // refusal returns what a response tells that says to wait for that long, without what is left.
 func (r *response) refusal(wait time.Duration) (s Signal) {
-	if s.Reason = r.reason(wait); s.Reason == None {
+	s.Reason = r.reason(wait)
+	if s.Reason == None {
 		return s
 	}
 	s.Scope = r.scope(s.Reason, wait)
-	if s.Wait = wait; s.Scope == Request {
-		s.Wait = 0
+	if s.Scope != Request {
+		s.Wait = wait
 	}
 	return s
 }
