@@ -174,11 +174,11 @@ func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
 func (j *adjusting) question(key, policy string, until time.Time) string {
 	switch {
 	case j.raise > 0:
-		return fmt.Sprintf("Raise %s of %s by %s until %s UTC", policy, key, count(j.raise), clock(until))
+		return fmt.Sprintf("Raise %s of %s by %s until %s UTC", policy, key, inspect.Number(j.raise), clock(until))
 	case j.charge > 0:
-		return fmt.Sprintf("Charge %s %s units of %s", key, count(j.charge), policy)
+		return fmt.Sprintf("Charge %s %s units of %s", key, inspect.Number(j.charge), policy)
 	}
-	return fmt.Sprintf("Give %s %s units of %s back", key, count(j.give), policy)
+	return fmt.Sprintf("Give %s %s units of %s back", key, inspect.Number(j.give), policy)
 }
 
 // apply applies the adjustment.
@@ -205,20 +205,22 @@ func (j *adjusting) show(v *adjustView) (err error) {
 	switch {
 	case j.json:
 		err = writeJSON(j.out, v)
+	case !v.Changed && j.raise > 0:
+		fmt.Fprintf(j.out, "nothing has changed: %s was applied before\n", printable(v.ID))
 	case !v.Changed:
 		fmt.Fprintf(j.out, "nothing has changed: %s had nothing to give back, or %s was applied before\n",
 			printable(v.Key), printable(v.ID))
 	case v.Raised > 0:
 		fmt.Fprintf(j.out, "%s of %s is raised by %s until %s UTC (id %s)\n", v.Policy, printable(v.Key),
-			count(v.Raised), clock(time.Time(v.Until)), printable(v.ID))
+			inspect.Number(v.Raised), clock(time.Time(v.Until)), printable(v.ID))
 	case v.Given < 0:
 		fmt.Fprintf(
-			j.out, "%s was charged %s units of %s (id %s)\n", printable(v.Key), count(-v.Given), v.Policy,
+			j.out, "%s was charged %s units of %s (id %s)\n", printable(v.Key), inspect.Number(-v.Given), v.Policy,
 			printable(v.ID),
 		)
 	default:
 		fmt.Fprintf(
-			j.out, "%s got %s units of %s back (id %s)\n", printable(v.Key), count(v.Given), v.Policy,
+			j.out, "%s got %s units of %s back (id %s)\n", printable(v.Key), inspect.Number(v.Given), v.Policy,
 			printable(v.ID),
 		)
 	}

@@ -126,26 +126,8 @@ func span(d time.Duration) string {
 	return d.String()
 }
 
-// count returns an integer with commas between groups of three digits.
-func count(n int64) string {
-	digits := fmt.Sprint(n)
-	from := len(digits) % 3
-	if n < 0 {
-		from = (len(digits)-1)%3 + 1
-	}
-	var b strings.Builder
-	b.WriteString(digits[:from])
-	for ; from < len(digits); from += 3 {
-		if b.Len() > 0 && digits[from-1] != '-' {
-			b.WriteByte(',')
-		}
-		b.WriteString(digits[from : from+3])
-	}
-	return b.String()
-}
-
 // describe returns what a limit admits.
-func describe(a core.Algorithm) string { return inspect.Describe(a, count, period) }
+func describe(a core.Algorithm) string { return inspect.Describe(a, inspect.Number, period) }
 
 // period returns a length of time without units that are 0.
 func period(d time.Duration) string {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/internal/inspect"
 )
 
 // progress draws how much of the logs has been read, if a person watches. It is drawn by the
@@ -79,8 +81,8 @@ func (p *progress) draw(took time.Duration) {
 			"[%s%s] %3.0f %%  ", strings.Repeat("#", full), strings.Repeat(".", width-full), 100*done,
 		)
 	}
-	fmt.Fprintf(p.out, "\r\x1b[K%s%s requests, %s a second", bar, count(p.requests),
-		count(int64(float64(p.requests)/took.Seconds())))
+	fmt.Fprintf(p.out, "\r\x1b[K%s%s requests, %s a second", bar, inspect.Number(p.requests),
+		inspect.Number(int64(float64(p.requests)/took.Seconds())))
 	p.drawn = true
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/internal/stored"
 )
 
@@ -139,7 +140,7 @@ func (s *showing) print(v *subjectView) {
 	}
 	if v.Below > 0 {
 		fmt.Fprintf(
-			s.out, "\n%s keys of Redis are about keys below it: see --below\n", count(int64(v.Below)),
+			s.out, "\n%s keys of Redis are about keys below it: see --below\n", inspect.Number(int64(v.Below)),
 		)
 	}
 }
@@ -155,11 +156,11 @@ func (l *limitView) title() string {
 func (l *limitView) used() string {
 	switch {
 	case l.Used != nil && l.Limit != nil:
-		return fmt.Sprintf("%s of %s", count(*l.Used), count(*l.Limit))
+		return fmt.Sprintf("%s of %s", inspect.Number(*l.Used), inspect.Number(*l.Limit))
 	case l.Used != nil:
-		return count(*l.Used)
+		return inspect.Number(*l.Used)
 	case l.Stored > 0:
-		return "at most " + count(l.Stored)
+		return "at most " + inspect.Number(l.Stored)
 	}
 	return "-"
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/internal/stored"
 )
 
@@ -82,7 +83,7 @@ func (v *slotsView) print(out io.Writer) {
 	fmt.Fprintf(out, "semaphore %s\n", v.Semaphore)
 	t := newTable(out, "CAP", "USED", "WAITING")
 	for _, c := range v.Caps {
-		t.add(c.Key, fmt.Sprintf("%s of %s", count(c.Used), count(c.Limit)), c.Waiting)
+		t.add(c.Key, fmt.Sprintf("%s of %s", inspect.Number(c.Used), inspect.Number(c.Limit)), c.Waiting)
 	}
 	_ = t.Flush()
 	if len(v.Holders) > 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/internal/stored"
 )
 
@@ -116,7 +117,7 @@ func limitOf(e *stored.Entry, known map[string]named) limitView {
 		name := strings.ReplaceAll(d.Name, " ", "_")
 		if d.Time.IsZero() {
 			v.Details[name] = d.Number
-			details = append(details, fmt.Sprintf("%s %s", d.Name, count(d.Number)))
+			details = append(details, fmt.Sprintf("%s %s", d.Name, inspect.Number(d.Number)))
 		} else {
 			v.Details[name] = stamp(d.Time)
 			details = append(details, fmt.Sprintf("%s %s", d.Name, clock(d.Time)))
@@ -124,11 +125,11 @@ func limitOf(e *stored.Entry, known map[string]named) limitView {
 	}
 	for _, h := range e.Holds {
 		v.Holds = append(v.Holds, holdView{h.ID, h.Units, seconds(h.Left)})
-		details = append(details, fmt.Sprintf("%s held for %s", count(h.Units), span(h.Left)))
+		details = append(details, fmt.Sprintf("%s held for %s", inspect.Number(h.Units), span(h.Left)))
 	}
 	for _, r := range e.Adjusted.Raises {
 		v.Raises = append(v.Raises, raiseView{r.Units, seconds(r.Left)})
-		details = append(details, fmt.Sprintf("raised by %s for %s", count(r.Units), span(r.Left)))
+		details = append(details, fmt.Sprintf("raised by %s for %s", inspect.Number(r.Units), span(r.Left)))
 	}
 	v.details = strings.Join(details, ", ")
 	return v

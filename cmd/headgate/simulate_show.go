@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/inspect"
 )
 
 // simulated is the answer of simulate in JSON.
@@ -47,24 +49,24 @@ func (s *simulation) show(o *outcome) error {
 	}
 	out := s.out
 	fmt.Fprintf(out, "%s requests from %s to %s UTC under plan %s\n",
-		count(o.Requests), clock(o.First), clock(o.Last), o.Plan)
+		inspect.Number(o.Requests), clock(o.First), clock(o.Last), o.Plan)
 	fmt.Fprintf(
-		out, "%s would have been refused (%s)\n\n", count(o.Refused), percent(o.Refused, o.Requests),
+		out, "%s would have been refused (%s)\n\n", inspect.Number(o.Refused), percent(o.Refused, o.Requests),
 	)
 	t := newTable(out, "LIMIT", "ALGORITHM", "DENIED", "FIRST DENIAL", "WITHOUT KEY")
 	for _, l := range o.Limits {
-		t.add(l.Policy, describe(l.Algorithm), count(l.Denied), clock(l.First), count(l.Exempt))
+		t.add(l.Policy, describe(l.Algorithm), inspect.Number(l.Denied), clock(l.First), inspect.Number(l.Exempt))
 	}
 	_ = t.Flush()
 	if shown := o.Keys[:min(s.top, len(o.Keys))]; len(shown) > 0 {
 		fmt.Fprintln(out)
 		t = newTable(out, "KEY", "LIMIT", "DENIED", "FIRST DENIAL", "LAST DENIAL")
 		for _, k := range shown {
-			t.add(formatKey(k.Key), k.Policy, count(k.Denied), clock(k.First), clock(k.Last))
+			t.add(formatKey(k.Key), k.Policy, inspect.Number(k.Denied), clock(k.First), clock(k.Last))
 		}
 		_ = t.Flush()
 		if more := len(o.Keys) - len(shown); more > 0 {
-			fmt.Fprintf(out, "and %s more keys\n", count(int64(more)))
+			fmt.Fprintf(out, "and %s more keys\n", inspect.Number(int64(more)))
 		}
 	}
 	s.note(o)
@@ -77,10 +79,10 @@ func (s *simulation) note(o *outcome) {
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if o.Late > 0 {
 		note("%s lines were out of order, by at most %v: each was decided at the time of the latest "+
-			"before it", count(o.Late), o.Latest)
+			"before it", inspect.Number(o.Late), o.Latest)
 	}
 	if o.Faults.Lines > 0 {
-		note("%s lines are no requests and were skipped, such as line %d of %s", count(o.Faults.Lines),
+		note("%s lines are no requests and were skipped, such as line %d of %s", inspect.Number(o.Faults.Lines),
 			o.Faults.First, o.Where)
 	}
 	if len(o.Skipped) > 0 {
@@ -90,7 +92,7 @@ func (s *simulation) note(o *outcome) {
 		)
 	}
 	if o.OtherKeys > 0 {
-		note("%s denials were of keys that are not listed", count(o.OtherKeys))
+		note("%s denials were of keys that are not listed", inspect.Number(o.OtherKeys))
 	}
 	for i, n := range notes {
 		if i == 0 {

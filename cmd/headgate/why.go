@@ -272,7 +272,7 @@ func (w *explaining) print(v *verdictView) {
 	for _, c := range v.Counts {
 		used := "spent"
 		if c.Used != nil {
-			used = count(*c.Used) + " used"
+			used = inspect.Number(*c.Used) + " used"
 		}
 		fmt.Fprintf(w.out, "Redis has a count of %s at %s that fits no limit that is known: %s, %s, untouched in %s\n",
 			printable(c.Policy), printable(c.Key), c.Algorithm, used, span(time.Duration(c.Rest)))
@@ -285,7 +285,7 @@ func (w *explaining) print(v *verdictView) {
 	for _, l := range v.Limits {
 		used, remaining := "-", "-"
 		if l.known {
-			used, remaining = fmt.Sprintf("%s of %s", count(l.Used), count(l.Limit)), count(l.Remaining)
+			used, remaining = fmt.Sprintf("%s of %s", inspect.Number(l.Used), inspect.Number(l.Limit)), inspect.Number(l.Remaining)
 		}
 		t.add(l.Policy, l.Key, describe(l.algorithm), used, remaining, span(time.Duration(l.Reset)))
 	}

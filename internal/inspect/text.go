@@ -149,18 +149,18 @@ func Wait(d time.Duration) string {
 	return Span(d)
 }
 
-// Number returns an integer with a thin space between groups of three digits.
+// Number returns an integer with a comma between groups of three digits.
 func Number(n int64) string {
 	if n == math.MinInt64 {
 		return strconv.FormatInt(n, 10)
 	}
 	sign := ""
 	if n < 0 {
-		sign, n = "−", -n
+		sign, n = "-", -n
 	}
 	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "\u202f" + digits[i:]
+		digits = digits[:i] + "," + digits[i:]
 	}
 	return sign + digits
 }

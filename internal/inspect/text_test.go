@@ -19,7 +19,7 @@ func TestLimitTextIsThatOfAFile(t *testing.T) {
 		limit       core.Algorithm
 		words, text string
 	}{
-		{core.PerMinute(1000), "1\u202f000 per 1 min", "{rate: 1000, per: 1m, burst: 1000}"},
+		{core.PerMinute(1000), "1,000 per 1 min", "{rate: 1000, per: 1m, burst: 1000}"},
 		{core.TokenBucket{Rate: 3, Per: 90 * time.Second, Burst: 7}, "3 per 1 min 30 s, at most 7 at once", "{rate: 3, per: 1m30s, burst: 7}"},
 		{core.TokenBucket{Burst: 7}, "7, never refilled", "{rate: 0, burst: 7}"},
 		{core.TokenBucket{Burst: 7, Per: time.Hour}, "7, full again after 1 h without a charge", "{rate: 0, per: 1h, burst: 7}"},
@@ -70,7 +70,7 @@ func TestWait(t *testing.T) {
 		}
 	}
 	for n, want := range map[int64]string{
-		0: "0", 999: "999", 1000: "1\u202f000", 1234567: "1\u202f234\u202f567", -1000: "−1\u202f000",
+		0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000",
 		-1 << 63: "-9223372036854775808",
 	} {
 		if got := inspect.Number(n); got != want {
