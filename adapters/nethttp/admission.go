@@ -103,8 +103,14 @@ func (a *Admission) Err() error { return a.err }
 // Full describes the full cap that refused the request. It is nil if no cap refused it.
 func (a *Admission) Full() *semaphore.FullError { return a.full }
 
-// Lease returns the slot of an admitted request, or nil if it needs none.
-func (a *Admission) Lease() *semaphore.Lease { return a.lease }
+// Lease returns the slot of an admitted request, or nil if it needs none. That of a nil Admission is
+// nil.
+func (a *Admission) Lease() *semaphore.Lease {
+	if a == nil {
+		return nil
+	}
+	return a.lease
+}
 
 // Written returns how many bytes of the response's body the handler has written so far. It is for a
 // Rule.Settle that counts bytes, and for the other funcs that are called with the status of a response:
@@ -112,14 +118,23 @@ func (a *Admission) Lease() *semaphore.Lease { return a.lease }
 //
 // They are those that the Guard sees, so middleware that compresses around it sends fewer. The client of
 // a response that breaks off may have received fewer too. A response to HEAD has none, and the bytes on
-// a hijacked connection are not counted.
-func (a *Admission) Written() int64 { return a.written }
+// a hijacked connection are not counted. A nil Admission has none.
+func (a *Admission) Written() int64 {
+	if a == nil {
+		return 0
+	}
+	return a.written
+}
 
 // Fail says that the handler has failed, whatever its status is, so that the id of its request may
 // come again; see Replay. It is for handlers, before they return, and for adapters, before
 // Exchange.Finish: they call it if the handler panics, and if it has written nothing and its context
-// has ended.
-func (a *Admission) Fail() { a.failed.Store(true) }
+// has ended. On a nil Admission, as of a request that a Replay skips, it does nothing.
+func (a *Admission) Fail() {
+	if a != nil {
+		a.failed.Store(true)
+	}
+}
 
 // AdmissionEvent is what Config.Observe is given: a Guard has decided on a request and has not yet
 // acted on that. If the request has an id, so has the Replay around the Guard.

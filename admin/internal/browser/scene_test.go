@@ -44,7 +44,7 @@ func play(t *testing.T) *scene {
 	s := playOn(t, client, patience)
 	policies := []*core.Policy{s.api, s.month, s.search, s.bans}
 	for _, p := range policies {
-		hub.State(s.gate, p)
+		hub.State(s.gate, p, false)
 	}
 	gatetest.Eventually(t, "the policies are stated", func() bool {
 		all, err := inspect.ReadStated(t.Context(), client, "hg:")
