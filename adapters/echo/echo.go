@@ -46,15 +46,16 @@ func WithConfig(g nethttp.Admitter, cfg Config) echo.MiddlewareFunc {
 			r := c.Request()
 			setRoute(r, c)
 			x := g.Admit(r)
-			x.WriteHeaders(c.Response().Header())
 			c.SetRequest(r.WithContext(x.WithContext(r.Context())))
 			if !x.Allowed() {
 				defer func() { c.SetRequest(x.Finish(c.Request(), x.Status())) }()
+				x.WriteHeaders(c.Response().Header())
 				return refuse(c, &x.Admission, cfg)
 			}
 			w, returned := c.Response(), false
-			w.Writer = x.Writer(w.Writer)
 			defer func() { c.SetRequest(x.FinishWritten(c.Request(), returned)) }()
+			x.WriteHeaders(w.Header())
+			w.Writer = x.Writer(w.Writer)
 			err := next(c)
 			if err != nil && x.Watches() && !c.Response().Committed {
 				c.Error(err)

@@ -46,14 +46,15 @@ func WithConfig(g nethttp.Admitter, cfg Config) echo.MiddlewareFunc {
 			r := c.Request() // echo has set its pattern
 			setPathValues(r, c)
 			x := g.Admit(r)
-			x.WriteHeaders(c.Response().Header())
 			c.SetRequest(r.WithContext(x.WithContext(r.Context())))
 			if !x.Allowed() {
 				defer func() { c.SetRequest(x.Finish(c.Request(), x.Status())) }()
+				x.WriteHeaders(c.Response().Header())
 				return refuse(c, &x.Admission, cfg)
 			}
 			returned := false
 			defer func() { c.SetRequest(x.FinishWritten(c.Request(), returned)) }()
+			x.WriteHeaders(c.Response().Header())
 			if w, ok := c.Response().(*echo.Response); ok {
 				w.ResponseWriter = x.Writer(w.ResponseWriter)
 			} else { // such as that of a HEAD request, which writes when the route's middleware is done

@@ -45,10 +45,10 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 			}
 		}
 		x := g.Admit(c.Request)
-		x.WriteHeaders(c.Writer.Header())
 		c.Request = c.Request.WithContext(x.WithContext(c.Request.Context()))
 		if !x.Allowed() {
 			defer func() { c.Request = x.Finish(c.Request, x.Status()) }()
+			x.WriteHeaders(c.Writer.Header())
 			if cfg.Refuse != nil {
 				cfg.Refuse(c, &x.Admission)
 			} else {
@@ -57,9 +57,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 			c.Abort()
 			return
 		}
-		x.ExtendDeadline(c.Writer)
 		w := &writer{ResponseWriter: c.Writer, x: x}
-		c.Writer = w
 		returned := false
 		defer func() {
 			if !returned || !w.responded && !w.Written() && c.Request.Context().Err() != nil {
@@ -67,6 +65,9 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 			}
 			c.Request = x.Finish(c.Request, w.code(c, returned))
 		}()
+		x.WriteHeaders(c.Writer.Header())
+		x.ExtendDeadline(c.Writer)
+		c.Writer = w
 		c.Next()
 		returned = true
 	}

@@ -7,7 +7,8 @@ import "net/http"
 //
 // An adapter calls Admit, Exchange.WriteHeaders, and then either the next handler with the context
 // that Exchange.WithContext and the ResponseWriter that Exchange.Writer returns, or Refuse. In both
-// cases it calls Exchange.Finish or FinishWritten at the end.
+// cases it calls Exchange.Finish or FinishWritten at the end, also if WriteHeaders or Refuse panics:
+// both call funcs of the configuration.
 type Admitter interface {
 	// Check returns an error if no constructor made it, as for a nil *Guard. An adapter panics with
 	// it when it is mounted, so that the mistake is found before the first request.
@@ -28,15 +29,16 @@ func handler(g Admitter, next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := g.Admit(r)
-		x.WriteHeaders(w.Header())
 		if !x.Allowed() {
+			defer func() { x.Finish(r, x.Status()) }()
+			x.WriteHeaders(w.Header())
 			g.Refuse(w, r, &x.Admission)
-			x.Finish(r, x.Status())
 			return
 		}
 		inner := r.WithContext(x.WithContext(r.Context()))
 		returned := false
 		defer func() { x.FinishWritten(inner, returned) }()
+		x.WriteHeaders(w.Header())
 		next.ServeHTTP(x.Writer(w), inner)
 		returned = true
 	})
