@@ -97,13 +97,14 @@ func TestUnknownIsNotWell(t *testing.T) {
 	t.Parallel()
 	api := core.PolicyConfig{Name: "api", Algorithm: core.PerHour(5)}
 	for _, tt := range []struct {
-		name   string
-		policy core.PolicyConfig
-		client func(o *redis.Options)
-		fail   func(t *testing.T, s *redistest.Server)
-		want   map[string][]string
+		name    string
+		timeout time.Duration // long where Redis answers
+		policy  core.PolicyConfig
+		client  func(o *redis.Options)
+		fail    func(t *testing.T, s *redistest.Server)
+		want    map[string][]string
 	}{
-		{"it refuses the password", api,
+		{"it refuses the password", gatetest.LongTimeout, api,
 			func(o *redis.Options) { o.Password = "old" },
 			func(t *testing.T, s *redistest.Server) {
 				if err := s.Client(t).ConfigSet(t.Context(), "requirepass", "new").Err(); err != nil {
@@ -116,7 +117,7 @@ func TestUnknownIsNotWell(t *testing.T) {
 				"subject": {"Not known: Redis does not accept the user name or password", "fail with an error meanwhile",
 					"Limits Not known: Redis does not accept"},
 			}},
-		{"it wants a password", api, nil,
+		{"it wants a password", gatetest.LongTimeout, api, nil,
 			func(t *testing.T, s *redistest.Server) {
 				if err := s.Client(t).ConfigSet(t.Context(), "requirepass", "new").Err(); err != nil {
 					t.Fatal(err)
@@ -126,7 +127,7 @@ func TestUnknownIsNotWell(t *testing.T) {
 				"overview": {"Not known: Redis wants a password, and the client has none"},
 				"subject":  {"Not known: Redis wants a password, and the client has none"},
 			}},
-		{"it is dead, and the policy is Closed",
+		{"it is dead, and the policy is Closed", gatetest.ShortTimeout,
 			core.PolicyConfig{Name: "api", Algorithm: core.PerHour(5), OnFailure: core.FailClosed}, nil,
 			func(_ *testing.T, s *redistest.Server) { s.Kill() },
 			map[string][]string{
@@ -134,14 +135,14 @@ func TestUnknownIsNotWell(t *testing.T) {
 				"subject": {"Not known: ", "the failure modes decide", "This process denies the next request meanwhile: " +
 					"Redis does not answer, and api is closed meanwhile.", "5 per 1 h Not known"},
 			}},
-		{"it is dead, and the policy is Open",
+		{"it is dead, and the policy is Open", gatetest.ShortTimeout,
 			core.PolicyConfig{Name: "api", Algorithm: core.PerHour(5), OnFailure: core.FailOpen}, nil,
 			func(_ *testing.T, s *redistest.Server) { s.Kill() },
 			map[string][]string{
 				"overview": {"Not known: "},
 				"subject":  {"Not known: ", "No failure mode of this process denies the next request meanwhile."},
 			}},
-		{"it is slow, and the policy is Local", api, nil,
+		{"it is slow, and the policy is Local", gatetest.ShortTimeout, api, nil,
 			func(_ *testing.T, s *redistest.Server) { s.Stop() },
 			map[string][]string{
 				"overview": {"Not known: Redis does not answer"},
@@ -158,7 +159,7 @@ func TestUnknownIsNotWell(t *testing.T) {
 			})
 			tt.fail(t, server)
 			live := new(admin.Live)
-			g := gatetest.Redis(t, client, core.Config{Timeout: gatetest.ShortTimeout, Observe: live.Observe})
+			g := gatetest.Redis(t, client, core.Config{Timeout: tt.timeout, Observe: live.Observe})
 			p, key := newPolicy(t, tt.policy), newKey(t, "acme")
 			s := newSite(t, admin.Config{
 				Gate: g, Policies: []*core.Policy{p}, Semaphores: []*semaphore.Semaphore{newSemaphore(t, g, "streams")}, Live: live,
