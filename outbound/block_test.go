@@ -200,6 +200,25 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// A request is sent again whatever status Read knows a refusal by.
+func TestReadOfAnyStatusIsRetried(t *testing.T) {
+	for _, status := range []int{http.StatusOK, http.StatusTeapot, http.StatusTooManyRequests} {
+		a := new(answers)
+		u := serve(t, a.ServeHTTP)
+		tr := transport(t, outbound.Config{
+			Base: base(t), Gate: gatetest.Memory(t, core.Config{}), Retry: outbound.Retry{Max: 1}, MaxWait: time.Minute,
+			Read: func(res *http.Response, _ []byte) (outbound.Refusal, bool) {
+				return outbound.Refusal{Reason: outbound.ReasonSlow, Wait: time.Millisecond}, res.Header.Get("X-Slow") != ""
+			},
+		})
+		a.push(refuse(status, "later", "X-Slow", "1"))
+		a.push(refuse(http.StatusCreated, "done"))
+		if got, err := get(t, tr, u.URL); got != http.StatusCreated || err != nil {
+			t.Errorf("after %d: %d, %v", status, got, err)
+		}
+	}
+}
+
 // Without a Route, a refusal of a route cools nothing.
 func TestRefusalOfAnUnknownRoute(t *testing.T) {
 	a := new(answers)

@@ -199,7 +199,8 @@ func (r *refusal) busy() *BusyError {
 func (p *pass) learn(res *http.Response) *refusal {
 	var head []byte
 	r := &refusal{whole: res.Body == http.NoBody}
-	if !r.whole && signal.Refusal(res.StatusCode) {
+	reads := !r.whole && signal.Refusal(res.StatusCode)
+	if reads {
 		head, r.whole = readAhead(res, signal.MaxBody)
 		head = decoded(res.Header, head, signal.MaxBody)
 	}
@@ -207,6 +208,9 @@ func (p *pass) learn(res *http.Response) *refusal {
 	p.lower(s.Remaining, res.StatusCode)
 	if s.Reason == signal.None {
 		return nil
+	}
+	if !reads && !r.whole { // Config.Read knows other statuses
+		_, r.whole = readAhead(res, signal.MaxBody)
 	}
 	r.spent = s.Reason == signal.Spent
 	r.rest, r.cools = p.x.refused(res.StatusCode, s, p.sent)
