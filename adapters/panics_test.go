@@ -1,6 +1,7 @@
 package adapters_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -37,6 +38,15 @@ func TestPanicsOfTheConfigurationHoldNothing(t *testing.T) {
 		},
 		"Settle": func(c *nethttp.Config, _ *nethttp.ReplayConfig) {
 			c.Rules[0].Settle = func(*http.Request, int, int64) int64 { panic("settle") }
+		},
+		"Skip": func(_ *nethttp.Config, c *nethttp.ReplayConfig) {
+			c.Skip = func(*http.Request) bool { panic("skip") }
+		},
+		"ID": func(_ *nethttp.Config, c *nethttp.ReplayConfig) {
+			c.ID = func(*http.Request) (string, error) { panic("id") }
+		},
+		"Observe": func(c *nethttp.Config, _ *nethttp.ReplayConfig) {
+			c.Observe = func(context.Context, core.Event) { panic("observe") }
 		},
 		"Succeeded": func(_ *nethttp.Config, c *nethttp.ReplayConfig) {
 			c.Succeeded = func(*http.Request, int) bool { panic("succeeded") }

@@ -133,14 +133,14 @@ func (p *Replay) Admit(r *http.Request) *Exchange {
 		x = open(nil, r)
 		x.decision.Allowed, x.skipped = true, true
 	}
-	if x.Allowed() && (p.cfg.Skip == nil || !p.cfg.Skip(r)) {
+	if x.Allowed() {
 		p.begin(x, r)
 	}
 	x.observe(r)
 	return x
 }
 
-// begin begins to handle the id of an admitted request, if it has one.
+// begin begins to handle the id of an admitted request, if it has one that matters.
 func (p *Replay) begin(x *Exchange, r *http.Request) {
 	returned := false
 	defer func() {
@@ -148,6 +148,10 @@ func (p *Replay) begin(x *Exchange, r *http.Request) {
 			x.undo(r.Context())
 		}
 	}()
+	if p.cfg.Skip != nil && p.cfg.Skip(r) {
+		returned = true
+		return
+	}
 	key, known, err := x.ruleKey("the request's id", p.cfg.ID, p.cfg.NoID, r)
 	if err == nil && known && !p.cfg.AnyRoute {
 		key, err = onRoute(key, r)
