@@ -109,7 +109,8 @@ func (q *queue) sendAlone(k *Call) (unsure bool) {
 
 // doAll sends calls that insist, on their caller's own goroutine and beside all other round trips:
 // in a process that starves each turn of a goroutine takes long. They have the time until the deadline
-// of ctx. The errors are in the calls.
+// of ctx. A new connection would take such a process longer still, so it makes none. The errors are in
+// the calls.
 func (q *queue) doAll(ctx context.Context, calls []*Call, own bool) {
 	end, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
@@ -120,7 +121,7 @@ func (q *queue) doAll(ctx context.Context, calls []*Call, own bool) {
 		k.enter(ctx, &q.pulse)
 	}
 	t := q.newTrip()
-	t.own = own
+	t.own = own && !q.starves()
 	q.lead(ctx, t, calls...)
 }
 
