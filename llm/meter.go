@@ -70,8 +70,10 @@ func New(cfg Config) (*Meter, error) {
 		}
 	}
 	only := nethttp.Config{Gate: cfg.Guard.Gate, Scope: cfg.Guard.Scope, Rules: rules}
-	only.Plan = func(r *http.Request) (core.Plan, error) { // that which admitted the request
-		return nethttp.AdmissionFromContext(r.Context()).Plan(), nil
+	if cfg.Guard.Plan != nil {
+		only.Plan = func(r *http.Request) (core.Plan, error) { // that which admitted the request
+			return nethttp.AdmissionFromContext(r.Context()).Plan(), nil
+		}
 	}
 	if m.budgets, err = nethttp.NewGuard(only); err != nil {
 		return nil, fmt.Errorf("llm: Config.Budgets: %w", err)
