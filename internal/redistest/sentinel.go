@@ -39,7 +39,7 @@ func StartFailover(t testing.TB, replicas int) *Failover {
 	}
 	for range replicas {
 		s := startProgram(t, path, false, nil).forTest(t)
-		if err := s.Client(t).SlaveOf(t.Context(), "127.0.0.1", port).Err(); err != nil {
+		if err := s.Client(t).ReplicaOf(t.Context(), "127.0.0.1", port).Err(); err != nil {
 			t.Fatal(err)
 		}
 		f.Nodes = append(f.Nodes, s)
