@@ -38,7 +38,7 @@ func TestFiveQuestions(t *testing.T) {
 				"new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' }).format(new Date(%d))", month.UnixMilli()))
 			for _, want := range []string{
 				"Denied until " + squeeze(until),
-				"acme has used 2 000 000 of 2 000 000 tokens of month.",
+				"acme has used 2,000,000 of 2,000,000 tokens of month.",
 				"acme holds 1 of 1 slots of streams, and 1 wait.",
 				"acme: 1 of 1 slots, 1 waiting full",
 				"request: req_7a31", "request: req_7c90",
@@ -84,14 +84,14 @@ func TestUndo(t *testing.T) {
 	b, s := browser(t), play(t)
 	s.exhaust()
 	p := open(t, b, looks[0], s.page+"subject?key=acme")
-	p.shows("2 000 000 of 2 000 000 tokens")
+	p.shows("2,000,000 of 2,000,000 tokens")
 	p.press("#limit-month-reset")
 	p.press("Reset")
 	p.shows("acme has spent nothing under month.")
 	p.press("Undo: charge it again")
-	p.shows("acme was charged 2 000 000 of month.")
+	p.shows("acme was charged 2,000,000 of month.")
 	p.press("Back to the key")
-	p.shows("2 000 000 of 2 000 000 tokens")
+	p.shows("2,000,000 of 2,000,000 tokens")
 }
 
 // Figures change while the page is open. What has the focus keeps it, and what is typed stays.
