@@ -31,7 +31,7 @@ func scripts() map[string][]string {
 		"decide/single.lua", "bundle/bundle.lua", "decide/short.lua",
 		"return (function()", "decide/decide.lua", "end)()",
 	}
-	lease := slices.Concat([]string{"lease/text.lua", "lease/publish.lua", "lease/lone.lua"},
+	lease := slices.Concat([]string{"lease/text.lua", "lease/publish.lua", "lease/vacant.lua", "lease/lone.lua"},
 		function("lease(KEYS, ARGV, now, margin)", []string{"lease/lease.lua"}))
 	return map[string][]string{
 		"decide":         slices.Concat(clock, []string{"local take"}, decision),
@@ -40,7 +40,7 @@ func scripts() map[string][]string {
 		"admit": slices.Concat(clock,
 			function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
 		"lease": slices.Concat(clock, lease, []string{"lease/batch.lua"}),
-		"slot":  slices.Concat(clock, []string{"lease/short.lua"}),
+		"slot":  slices.Concat(clock, []string{"lease/vacant.lua", "lease/short.lua"}),
 		"filter": slices.Concat(
 			function("clock()", slices.Concat(clock, []string{"return now, margin"})), // most need no time
 			[]string{"filter/filter.lua"}),

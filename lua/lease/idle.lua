@@ -30,7 +30,7 @@ if idle and scope and operation == 'acquire' and not values[2] then
     call('ZADD', KEYS[1], now + lease_time, id)
     call(unpack(set))
     if longer then
-      local ttl = latest_end - math.floor(now / 1000) + 300000 + margin
+      local ttl = latest_end - math.floor(now / 1000) + token_lives
       call('PEXPIRE', KEYS[1], ttl)
       call('PEXPIRE', KEYS[2], ttl)
     end
@@ -58,7 +58,7 @@ end
 if idle and operation == 'release' and #ARGV == 2 and string.find(values[2] or '', ' ', 1, true) then
   if holders == 1 then
     call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
-    redis.pcall('SET', KEYS[2], token .. vacant, 'PX', 300000 + margin)
+    redis.pcall('SET', KEYS[2], token .. vacant, 'PX', token_lives)
     return {1}, true
   end
   local granted, levels = string.match(values[2], '^%S+ %S+ (%S+) %S+ %S+ %S+ %S+( .*)$')

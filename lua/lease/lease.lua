@@ -183,7 +183,7 @@ end
 if holders + places == 0 then
   if scope then
     call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
-    redis.pcall('SET', KEYS[2], token .. vacant, 'PX', 300000 + margin)
+    redis.pcall('SET', KEYS[2], token .. vacant, 'PX', token_lives)
   end
   return reply, true
 end
@@ -207,7 +207,7 @@ if #gone > 2 then
 end
 for key, new in pairs(touched) do
   if new and (key == 2 or (key == 1 and holders or places) > 0) then
-    call('PEXPIRE', KEYS[key], latest_end - math.floor(now / 1000) + 300000 + margin)
+    call('PEXPIRE', KEYS[key], latest_end - math.floor(now / 1000) + token_lives)
   end
 end
 return reply

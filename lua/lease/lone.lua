@@ -12,7 +12,6 @@
 -- Returns     the reply, or its one value for a renewal; 3 for a release; the fencing token of an
 --             acquire. nil if lua/lease/lease.lua decides
 
-local vacant = ' 0 0 - 0 1 - - - 1 1' -- behind the last token
 
 local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   local call, operation, records = redis.call, ARGV[at], KEYS[key + 1]
@@ -40,7 +39,7 @@ local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   if operation == 'release' and last == at + 1 and id == ARGV[last] and not expired then
     if redis.pcall('SET', records, granted .. vacant, 'KEEPTTL').err then -- no memory, except behind a DEL
       call('DEL', records)
-      redis.pcall('SET', records, granted .. vacant, 'PX', 300000 + margin)
+      redis.pcall('SET', records, granted .. vacant, 'PX', token_lives)
     end
     return 3
   end
@@ -53,7 +52,7 @@ local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
     left = math.max(wanted, ends) - now
     call('SET', records,
       string.format('%s %.0f %.0f %s %s', granted, now - granted, left, id, request), 'PX',
-      math.floor(left / 1000) + 300000 + margin)
+      math.floor(left / 1000) + token_lives)
     return left
   end
   local milliseconds = math.floor(ends / 1000)
@@ -63,7 +62,7 @@ local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   for node, weight in string.gmatch(levels, ' (%S+) (%S+) %S+') do
     set[#set + 1], set[#set + 2] = 'u:' .. node, weight
   end
-  local ttl = math.max(0, milliseconds - math.floor(now / 1000)) + 300000 + margin
+  local ttl = math.max(0, milliseconds - math.floor(now / 1000)) + token_lives
   call('HSET', KEYS[key + 4], 'since', '') -- what Redis rejects, it rejects before the holder is lost
   call('DEL', KEYS[key], KEYS[key + 2], KEYS[key + 3], KEYS[key + 4]) -- Redis may have lost a hash
   call('ZADD', KEYS[key], text(ends), id)

@@ -24,10 +24,10 @@ for i = 1, #KEYS do
     if at and string.find(value, id, at, true) == at then
       local seen = granted + after
       if seen <= now and now < seen + left then -- its clock has not stepped back
-        local vacant = granted .. ' 0 0 - 0 1 - - - 1 1'
-        if redis.pcall('SET', key, vacant, 'KEEPTTL').err then -- no memory, except behind a DEL
+        local last = granted .. vacant
+        if redis.pcall('SET', key, last, 'KEEPTTL').err then -- no memory, except behind a DEL
           call('DEL', key)
-          redis.pcall('SET', key, vacant, 'PX', '301000')
+          redis.pcall('SET', key, last, 'PX', token_lives)
         end
         reply[i] = 1
       end
