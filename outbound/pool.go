@@ -48,7 +48,8 @@ type Upstream struct {
 // Pool is an http.RoundTripper that sends a request to the first of several upstreams that admits
 // it now, and otherwise to the one that has room first. A request goes on to the next upstream if
 // no connection to one could be made, and its body is empty or can be had anew from
-// http.Request.GetBody. For a second no other request goes to that one. NewPool makes a Pool. It is immutable and safe for concurrent use.
+// http.Request.GetBody. For a second no other request goes to that one. NewPool makes a Pool. It is
+// immutable and safe for concurrent use.
 type Pool struct{ cfg PoolConfig }
 
 // NewPool returns a Pool, or every fault of the configuration at once.

@@ -49,48 +49,74 @@ type search struct {
 // turn is how long a request waits for a slot of one upstream before it asks the others again.
 const turn = 100 * time.Millisecond
 
-// run asks all upstreams in their order, and then waits for the one that has room first. If that
-// has no room after all, run asks again: as often as there are upstreams, and while a slot is all
-// that is missing, because nobody knows when one is free. It leaves out those that could not be
-// reached, and those at which waiting does not help.
+// run asks all upstreams in their order, and then waits for the one that has room first, but no longer
+// than until the next one has room: requests that come together would queue at one otherwise. Then run
+// asks again those that may have room by now. It leaves out those that could not be reached, and those at
+// which waiting does not help.
 func (s *search) run(order []*Upstream) (*http.Response, error) {
 	busy := &PoolBusyError{Busy: make(map[string]*BusyError, len(order))}
-	for turns := 0; turns < len(order); {
+	for {
 		for _, u := range order {
 			_, down := busy.Unreached[u.Name]
-			if e := busy.Busy[u.Name]; down || e != nil && e.After == core.Never {
+			if e := busy.Busy[u.Name]; down || e != nil && e.soon() > 0 {
 				continue
 			}
 			if res, over, err := s.ask(u, 0, busy); over {
 				return res, err
 			}
 		}
-		first, left := busy.soonest(order), time.Until(s.until)
+		first := busy.soonest(order)
 		if first == nil {
 			break
 		}
-		e := busy.Busy[busy.First]
-		if left <= 0 || e.Spent || e.soon() > left {
+		wait := s.patience(busy, order)
+		if wait <= 0 {
 			break
 		}
-		if e.estimated {
-			left = min(left, turn)
-		} else {
-			turns++
-		}
-		if res, over, err := s.ask(first, left, busy); over {
+		began := time.Now()
+		if res, over, err := s.ask(first, wait, busy); over {
 			return res, err
+		}
+		if e := busy.Busy[first.Name]; e != nil && e.estimated { // the queue may be full
+			if err := first.Transport.keeper.Sleep(s.given.Context(), turn-time.Since(began)); err != nil {
+				closeBody(s.req)
+				return nil, wrapped(err)
+			}
 		}
 	}
 	return s.fail(order, busy)
 }
 
+// patience returns how long to wait for the upstream that has room first, or 0 if it has none in time.
+func (s *search) patience(busy *PoolBusyError, order []*Upstream) time.Duration {
+	e, left := busy.Busy[busy.First], time.Until(s.until)
+	switch {
+	case e.Spent || e.soon() > left:
+		return 0
+	case e.estimated:
+		return min(left, turn)
+	}
+	spread := time.Duration(0)
+	if e.Rule == coolingName {
+		spread = longestSpread
+	}
+	for _, u := range order {
+		if other := busy.Busy[u.Name]; other != nil && other != e && !other.Spent && other.After != core.Never {
+			left = min(left, other.soon()+spread)
+		}
+	}
+	return left
+}
+
 // soon returns when to ask the upstream again.
 func (e *BusyError) soon() time.Duration {
-	if e.estimated {
+	switch {
+	case e.estimated:
 		return 0
+	case e.After == core.Never:
+		return core.Never
 	}
-	return e.After
+	return time.Until(e.At)
 }
 
 // fail returns the last refusal, or the error of a request that no upstream has taken.
