@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,7 +58,7 @@ type settlement struct {
 type ending struct {
 	gateway  *gateway
 	status   int // 0 if there was no response
-	received int // words
+	received int // words of whole events: a client reads no part of a binary frame
 	whole    bool
 }
 
@@ -274,11 +275,13 @@ func (s *storm) ask(g *gateway, one *stream) (ending, error) {
 	}
 	defer func() { _ = response.Body.Close() }()
 	e.status = response.StatusCode
+	_, ends := one.body(one.asks)
 	var body []byte
 	for piece := make([]byte, 4096); ; {
 		n, err := response.Body.Read(piece)
-		body = append(body, piece[:n]...)
-		e.received = bytes.Count(body, []byte(stormWord))
+		if body = append(body, piece[:n]...); e.status == http.StatusOK {
+			e.received = sort.SearchInts(ends, len(body)+1)
+		}
 		switch {
 		case e.status == http.StatusOK && one.leave > 0 && e.received >= one.leave:
 			if one.fate == cut {
