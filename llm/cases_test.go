@@ -20,16 +20,14 @@ import (
 	"github.com/headgate/headgate/llm"
 )
 
-// llmCase is a request, its response and what a meter must read of it, as an independent script has
-// checked it.
+// llmCase is a request, its response, what a meter must read of it and what that costs, as an
+// independent script has checked it.
 type llmCase struct {
 	dir    string
 	Name   string
 	Format string
-	Model  string
+	caseModel
 
-	Usage    caseUsage
-	OfWhich  struct{ Reasoning int64 } `json:"of_which"`
 	Also     []caseModel
 	Units    map[string]int64
 	Labels   map[string]string
@@ -49,37 +47,77 @@ type llmCase struct {
 		Stream    bool
 	} `json:"request"`
 
+	Tariffs map[string]struct {
+		Tokens caseTokens
+		Steps  []struct {
+			From   int64
+			Tokens caseTokens
+		}
+		Units, Factors map[string]int64
+	}
+	MicroDollars *int64 `json:"micro_dollars"`
+
 	path, contentType, ask string
 	status                 int
 	header                 http.Header
 	body                   []byte
 }
 
+// caseModel is what one model has used.
 type caseModel struct {
 	Model   string
-	Usage   caseUsage
+	Usage   caseTokens
 	OfWhich struct{ Reasoning int64 } `json:"of_which"`
 }
 
-// caseUsage has the names of the cases.
-type caseUsage struct {
-	Input      int64
-	CacheRead  int64 `json:"cache_read"`
-	CacheWrite int64 `json:"cache_write"`
-	WriteLong  int64 `json:"cache_write_long"`
-	AudioIn    int64 `json:"audio_in"`
-	ImageIn    int64 `json:"image_in"`
-	Output     int64
-	AudioOut   int64 `json:"audio_out"`
-	ImageOut   int64 `json:"image_out"`
+func (m *caseModel) usage() llm.Usage { return m.Usage.usage(m.OfWhich.Reasoning) }
+
+// caseTokens is a number for each kind of token. A price that is absent is nil.
+type caseTokens map[string]*int64
+
+func (c caseTokens) of(kind string) int64 {
+	if n := c[kind]; n != nil {
+		return *n
+	}
+	return 0
 }
 
-func (u caseUsage) with(reasoning int64) llm.Usage {
+func (c caseTokens) usage(reasoning int64) llm.Usage {
 	return llm.Usage{
-		Input: u.Input, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite, CacheWriteLong: u.WriteLong,
-		AudioIn: u.AudioIn, ImageIn: u.ImageIn, Output: u.Output, AudioOut: u.AudioOut,
-		ImageOut: u.ImageOut, Reasoning: reasoning,
+		Input: c.of("input"), CacheRead: c.of("cache_read"), CacheWrite: c.of("cache_write"),
+		CacheWriteLong: c.of("cache_write_long"), AudioIn: c.of("audio_in"), ImageIn: c.of("image_in"),
+		Output: c.of("output"), AudioOut: c.of("audio_out"), ImageOut: c.of("image_out"),
+		Reasoning: reasoning,
 	}
+}
+
+// price returns prices, of which one of 0 is free.
+func (c caseTokens) price() llm.Price {
+	of := func(kind string) int64 {
+		if n := c[kind]; n != nil && *n == 0 {
+			return llm.Free
+		}
+		return c.of(kind)
+	}
+	return llm.Price{
+		Input: of("input"), CacheRead: of("cache_read"), CacheWrite: of("cache_write"),
+		CacheWriteLong: of("cache_write_long"), AudioIn: of("audio_in"), ImageIn: of("image_in"),
+		Output: of("output"), AudioOut: of("audio_out"), ImageOut: of("image_out"),
+		Reasoning: of("reasoning"),
+	}
+}
+
+// models returns the models that the case is priced by.
+func (c *llmCase) models() map[string]llm.Model {
+	models := make(map[string]llm.Model)
+	for name, tariff := range c.Tariffs {
+		t := llm.Tariff{Price: tariff.Tokens.price(), Units: tariff.Units, Factors: tariff.Factors}
+		for _, s := range tariff.Steps {
+			t.Steps = append(t.Steps, llm.Step{From: s.From, Price: s.Tokens.price()})
+		}
+		models[name] = llm.Model{Tariff: t}
+	}
+	return models
 }
 
 // llmCases reads testdata/llmcases.
@@ -213,41 +251,46 @@ func (c *llmCase) answer(bytes int, zip bool, random *rand.Rand) http.HandlerFun
 }
 
 // Every case has the usage that the script expects, through a reverse proxy, in random pieces, with
-// gzip and without, and the client sees the body as it is.
+// gzip and without. The client sees the body as it is, and the server what the client has sent, except
+// for the usage that the Meter asks a chat for.
 func TestCases(t *testing.T) {
 	for _, c := range llmCases(t) {
 		t.Run(filepath.Base(c.dir), func(t *testing.T) {
-			for _, zip := range []bool{false, true} {
-				c.try(t, zip)
-			}
+			c.try(t, "identity", false)
+			c.try(t, "gzip", false)
+			c.try(t, "identity", true)
 		})
 	}
 }
 
-func (c *llmCase) try(t *testing.T, zip bool) {
+func (c *llmCase) try(t *testing.T, encoding string, keepBody bool) {
 	r := newRig(t, core.UnitTokens, 1_000_000_000, func(cfg *llm.Config) {
-		cfg.Other = proxyTo(t, "http://127.0.0.1:1")
+		cfg.Other, cfg.KeepBody = proxyTo(t, "http://127.0.0.1:1"), keepBody
 	})
 	seed := rand.Uint64()
-	t.Logf("gzip %v, seed %d", zip, seed)
-	r.answer = c.answer(len(c.body), zip, rand.New(rand.NewPCG(seed, 0)))
+	t.Logf("%s, KeepBody %v, seed %d", encoding, keepBody, seed)
+	r.answer = c.answer(len(c.body), encoding == "gzip", rand.New(rand.NewPCG(seed, 0)))
 	if c.Outcome == "other" {
 		if _, ok := llm.FormatOf(r.request(c.path, c.ask)); ok {
 			t.Error("it is metered")
 		}
 		return
 	}
-	accept := "identity"
-	if zip {
-		accept = "gzip"
-	}
-	response := r.post(c.path, c.ask, "Content-Type", c.contentType, "Accept-Encoding", accept)
+	response := r.post(c.path, c.ask, "Content-Type", c.contentType, "Accept-Encoding", encoding)
 	body := []byte(read(t, response))
 	if response.Header.Get("Content-Encoding") == "gzip" {
 		body = unzipped(t, body)
 	}
-	if response.StatusCode != c.status || !bytes.Equal(body, c.shown()) {
+	want := c.shown()
+	if keepBody {
+		want = c.body
+	}
+	if response.StatusCode != c.status || !bytes.Equal(body, want) {
 		t.Errorf("the client was sent %d\n%s", response.StatusCode, body)
+	}
+	asks := strings.Contains(r.asked[0], `"include_usage":true`)
+	if same := r.asked[0] == c.ask; keepBody && !same || !keepBody && len(c.Hide) > 0 && !asks || !same && !asks {
+		t.Errorf("the server was asked %s", r.asked[0])
 	}
 	c.check(t, <-r.reports)
 }
@@ -268,7 +311,7 @@ func unzipped(t *testing.T, b []byte) []byte {
 // check compares what was read with what is expected.
 func (c *llmCase) check(t *testing.T, got llm.ResponseEvent) {
 	t.Helper()
-	want := c.Usage.with(c.OfWhich.Reasoning)
+	want := c.usage()
 	if c.Outcome == "cut" { // what was not told is estimated, or seen
 		if want.Input == 0 {
 			want.Input = got.Usage.Input
@@ -283,7 +326,7 @@ func (c *llmCase) check(t *testing.T, got llm.ResponseEvent) {
 	}
 	var others []llm.ModelUsage
 	for _, o := range c.Also {
-		others = append(others, llm.ModelUsage{Model: o.Model, Usage: o.Usage.with(o.OfWhich.Reasoning)})
+		others = append(others, llm.ModelUsage{Model: o.Model, Usage: o.usage()})
 	}
 	if c.Reports && len(got.Units)+len(got.Unread) == 0 {
 		t.Error("nothing tells that something ran")
@@ -321,7 +364,7 @@ func TestCutCases(t *testing.T) {
 				response.Body.Close()
 			}
 			got := <-r.reports
-			told := c.Usage.with(0)
+			told := c.usage()
 			prompt := got.Usage.Total() - got.Usage.Output - got.Usage.AudioOut - got.Usage.ImageOut
 			most := max(got.Estimate.Input, told.Total()-told.Output-told.AudioOut-told.ImageOut)
 			switch got.Outcome {
@@ -330,7 +373,7 @@ func TestCutCases(t *testing.T) {
 					t.Errorf("%s, cut at %d: %+v of an estimate of %+v", c.Name, cut, got.Usage, got.Estimate)
 				}
 			case llm.OutcomeReported: // all but blank bytes had come
-				if got.Usage != c.Usage.with(c.OfWhich.Reasoning) {
+				if got.Usage != c.usage() {
 					t.Errorf("%s, cut at %d: reported with %+v", c.Name, cut, got.Usage)
 				}
 			case llm.OutcomeFailed:
@@ -347,5 +390,40 @@ func TestCutCases(t *testing.T) {
 				t.Errorf("%s, cut at %d: output of %d for %d events", c.Name, cut, got.Usage.Output, text)
 			}
 		}
+	}
+}
+
+// Each case costs what its bill says when it passes a Meter, and what the server states if that is
+// trusted.
+func TestCasesAreCharged(t *testing.T) {
+	counted := 0
+	for _, c := range llmCases(t) {
+		charge := func(name string, want int64, change func(*llm.Config)) {
+			t.Run(filepath.Base(c.dir)+" "+name, func(t *testing.T) {
+				r := newRig(t, core.UnitMicroDollars, 1e12, change)
+				r.answer = c.answer(len(c.body), false, rand.New(rand.NewPCG(1, 2)))
+				read(t, r.post(c.path, c.ask, "Content-Type", c.contentType))
+				report := <-r.reports
+				others := slices.DeleteFunc(report.Unknown, func(s string) bool { // an invented case names any model
+					return s == "model "+report.Model
+				})
+				if used := r.used(); used != want || report.Cost != want || len(others) > 0 {
+					t.Errorf("%d micro-dollars are used, want %d: %+v", used, want, report)
+				}
+			})
+		}
+		if c.MicroDollars != nil {
+			counted++
+			charge("by tariff", *c.MicroDollars, func(cfg *llm.Config) { cfg.Models = c.models() })
+		}
+		if c.Stated > 0 {
+			charge("as stated", c.Stated, func(cfg *llm.Config) {
+				cfg.Models = map[string]llm.Model{c.Model: {Tariff: llm.Tariff{Price: each}}}
+				cfg.StatedCost = llm.StatedCostTrust
+			})
+		}
+	}
+	if counted != 60 {
+		t.Errorf("%d cases have a cost", counted)
 	}
 }

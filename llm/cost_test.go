@@ -1,6 +1,7 @@
 package llm_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -13,12 +14,32 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/llm"
 )
 
 // each is a tariff of a dollar for each million tokens, so that a token costs a micro-dollar.
 var each = llm.Price{Input: 1_000_000, Output: 1_000_000}
+
+// priced returns a Meter with a budget of money on those models.
+func priced(t testing.TB, models map[string]llm.Model, change func(*llm.Config)) *llm.Meter {
+	t.Helper()
+	cfg := llm.Config{
+		Guard:   nethttp.Config{Gate: core.Must(core.NewMemory(core.Config{}))},
+		Budgets: []llm.Budget{{Policy: policy("money", core.UnitMicroDollars, 1e15), Key: tenant}},
+		Models:  models,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	t.Cleanup(func() { _ = cfg.Guard.Gate.Close(context.Background()) })
+	m, err := llm.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
 
 func TestCost(t *testing.T) {
 	models := map[string]llm.Model{

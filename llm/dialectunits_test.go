@@ -45,28 +45,3 @@ func TestEveryFormatReadsThePiecesOfEveryDialect(t *testing.T) {
 		}
 	}
 }
-
-// Reasoning is a part of the output, unless the server says otherwise.
-func TestReasoningOfEveryDialect(t *testing.T) {
-	for usage, want := range map[string]llm.Usage{
-		`"completion_tokens":225,"total_tokens":243,"reasoning_tokens":162`:   {Input: 18, Output: 225, Reasoning: 162},
-		`"completion_tokens":225,"reasoning_tokens":162`:                      {Input: 18, Output: 225, Reasoning: 162},
-		`"completion_tokens":5,"total_tokens":23,"reasoning_tokens":162`:      {Input: 18, Output: 167, Reasoning: 162},
-		`"completion_tokens":225,"reasoning_tokens":9,"citation_tokens":3`:    {Input: 18, Output: 234, Reasoning: 9},
-		`"completion_tokens":225,"reasoning_tokens":9,"num_search_queries":3`: {Input: 18, Output: 234, Reasoning: 9},
-		`"completion_tokens":9,"total_tokens":27,` +
-			`"completion_tokens_details":{"reasoning_tokens":11}`: {Input: 18, Output: 9, Reasoning: 9},
-		`"completion_tokens":9,"total_tokens":38,` +
-			`"completion_tokens_details":{"reasoning_tokens":11}`: {Input: 18, Output: 20, Reasoning: 11},
-		`"completion_tokens":9,"completion_tokens_details":{"reasoning_tokens":11}`: {Input: 18, Output: 20, Reasoning: 11},
-	} {
-		r := newRig(t, core.UnitTokens, 1000, nil)
-		r.answer = func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(w, `{"choices":[{"message":{"content":"w"}}],"usage":{"prompt_tokens":18,%s}}`, usage)
-		}
-		read(t, r.post(chatPath, `{"model":"m"}`))
-		if r.want(llm.OutcomeReported, want, want.Total()); t.Failed() {
-			t.Fatal(usage)
-		}
-	}
-}

@@ -112,9 +112,9 @@ func TestOutboundCases(t *testing.T) {
 				if body := read(t, res); body != string(c.shown()) {
 					t.Errorf("the caller got\n%s", body)
 				}
-				want := c.Usage.with(c.OfWhich.Reasoning).Total()
+				want := c.usage().Total()
 				for _, o := range c.Also {
-					want += o.Usage.with(o.OfWhich.Reasoning).Total()
+					want += o.usage().Total()
 				}
 				switch c.Outcome {
 				case "reported", "failed":

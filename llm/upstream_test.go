@@ -75,7 +75,7 @@ func TestBudgetsThatDoNotApply(t *testing.T) {
 			return limitUnder{"plans": core.PerMinute(1000)}, nil
 		}
 	})
-	r.answer = events(20, func(w http.ResponseWriter, q *http.Request) { chat(7, 20)(w, q) })
+	r.handle(events(20, func(w http.ResponseWriter, q *http.Request) { chat(7, 20)(w, q) })) // a charge follows each event
 	if body := read(t, r.post(chatPath, small)); !strings.HasSuffix(body, "data: [DONE]\n\n") ||
 		strings.Contains(body, "error") {
 		t.Errorf("the client was sent %s", body)

@@ -427,7 +427,7 @@ func TestResultWhileWriting(t *testing.T) {
 }
 
 func TestOrdinaryEventAllocatesNothing(t *testing.T) {
-	for _, c := range transcripts {
+	for _, c := range transcripts(t) {
 		if c.contentType() == "application/json" {
 			continue
 		}
@@ -442,7 +442,7 @@ func TestOrdinaryEventAllocatesNothing(t *testing.T) {
 			}
 			write()
 			if n := testing.AllocsPerRun(100, write); n != 0 {
-				t.Errorf("%s, hide %v: %v allocations", c.file, hide, n)
+				t.Errorf("%s, hide %v: %v allocations", c.File, hide, n)
 			}
 		}
 	}
@@ -482,10 +482,10 @@ func BenchmarkTap(b *testing.B) {
 			_ = tap.Write(event[100:], out)
 		}
 	})
-	for _, c := range transcripts {
-		switch c.file {
+	for _, c := range transcripts(b) {
+		switch c.File {
 		case "responses-text.sse", "messages-text.sse", "messages.json":
-			b.Run(c.file, func(b *testing.B) {
+			b.Run(c.File, func(b *testing.B) {
 				body := c.read(b)
 				b.SetBytes(int64(len(body)))
 				b.ReportAllocs()

@@ -3,9 +3,9 @@ package wire_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
+	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,103 +18,38 @@ import (
 
 // transcript is a recorded response and what it says.
 type transcript struct {
-	file   string
+	File   string
+	Want   wire.Response
+	Hidden string // the beginning of the event that hide leaves out, or empty
 	format *wire.Format
-	want   wire.Response
-	hidden string // the beginning of the event that hide leaves out, or empty
 }
 
-var transcripts = []transcript{
-	{"chat-text.sse", wire.OpenAIChat,
-		wire.Response{Usage: wire.Usage{Input: 86, CacheRead: 1920, Output: 300},
-			Known: true, InputKnown: true,
-			Events: 3, TextBytes: 5 + 32 + 4, Complete: true}, `"choices":[],"usage"`},
-	{"chat-tools.sse", wire.OpenAIChat,
-		wire.Response{Events: 3, TextBytes: 2 + 4 + 10, Complete: true}, ""},
-	{"chat-reasoning.sse", wire.OpenAIChat,
-		wire.Response{Usage: wire.Usage{Input: 20, Output: 130, Reasoning: 120}, Known: true, InputKnown: true,
-			Events: 2, TextBytes: 13 + 2, Complete: true}, ""},
-	{"chat-cumulative.sse", wire.OpenAIChat,
-		wire.Response{Usage: wire.Usage{Input: 9, Output: 4}, Known: true, InputKnown: true,
-			Events: 3, TextBytes: 3 + 4 + 1, Complete: true}, `"choices":[],"usage"`},
-	{"chat-filter.sse", wire.OpenAIChat,
-		wire.Response{Usage: wire.Usage{Input: 8, Output: 2}, Known: true, InputKnown: true,
-			Events: 1, TextBytes: 2, Complete: true}, `"choices":[],"usage"`},
-	{"chat-error.sse", wire.OpenAIChat,
-		wire.Response{Events: 1, TextBytes: 5, Complete: true, Failed: true}, ""},
-	{"chat-aborted.sse", wire.OpenAIChat, wire.Response{Events: 2, TextBytes: 5 + 4}, ""},
-	{"chat-broken.sse", wire.OpenAIChat,
-		wire.Response{Usage: wire.Usage{Input: 5, Output: 2}, Known: true, InputKnown: true,
-			Events: 2, TextBytes: 5 + 1, Complete: true, Broken: true}, `"choices":[],"usage"`},
-	{"chat.json", wire.OpenAIChat,
-		wire.Response{Usage: wire.Usage{Input: 15, CacheRead: 4, Output: 10, Reasoning: 3},
-			Known: true, InputKnown: true,
-			Events: 1, TextBytes: 34, Complete: true}, ""},
-	{"chat-tools.json", wire.OpenAIChat,
-		wire.Response{Usage: wire.Usage{Input: 82, Output: 17}, Known: true, InputKnown: true,
-			Events: 1, TextBytes: 28, Complete: true}, ""},
-	{"chat-error.json", wire.OpenAIChat, wire.Response{Complete: true, Failed: true}, ""},
-	{"chat-no-usage.json", wire.OpenAIChat, wire.Response{Events: 1, TextBytes: 5, Complete: true},
-		""},
+// formats are those of the transcripts, by the beginnings of their names.
+var formats = map[string]*wire.Format{
+	"chat": wire.OpenAIChat, "responses": wire.OpenAIResponses, "messages": wire.AnthropicMessages,
+}
 
-	{"responses-text.sse", wire.OpenAIResponses,
-		wire.Response{Usage: wire.Usage{Input: 5, CacheRead: 32, Output: 11},
-			Known: true, InputKnown: true,
-			Events: 2, TextBytes: 2 + 7, Complete: true}, ""},
-	{"responses-tools.sse", wire.OpenAIResponses,
-		wire.Response{Usage: wire.Usage{Input: 291, Output: 123, Reasoning: 100}, Known: true, InputKnown: true,
-			Events: 3, TextBytes: 24 + 12 + 8, Complete: true}, ""},
-	{"responses-failed.sse", wire.OpenAIResponses,
-		wire.Response{Events: 1, TextBytes: 2, Complete: true, Failed: true}, ""},
-	{"responses-error.sse", wire.OpenAIResponses,
-		wire.Response{Events: 1, TextBytes: 2, Failed: true}, ""},
-	{"responses-audio.sse", wire.OpenAIResponses,
-		wire.Response{Usage: wire.Usage{Input: 10, Output: 20}, Known: true, InputKnown: true,
-			Events: 1, TextBytes: 2, Complete: true}, ""},
-	{"responses.json", wire.OpenAIResponses,
-		wire.Response{Usage: wire.Usage{Input: 24, CacheRead: 12, Output: 87, Reasoning: 40},
-			Known: true, InputKnown: true,
-			Events: 1, TextBytes: 5 + 9 + 20, Complete: true}, ""},
-	{"responses-failed.json", wire.OpenAIResponses, wire.Response{Complete: true, Failed: true},
-		""},
-
-	{"messages-text.sse", wire.AnthropicMessages,
-		wire.Response{Usage: wire.Usage{Input: 25, CacheRead: 1800, CacheWrite: 2051, Output: 15},
-			Known: true, InputKnown: true,
-			Events: 2, TextBytes: 5 + 1, Complete: true}, ""},
-	{"messages-thinking.sse", wire.AnthropicMessages,
-		wire.Response{Usage: wire.Usage{Input: 50, CacheRead: 6, Output: 189},
-			Known: true, InputKnown: true,
-			Events: 5, TextBytes: 31 + 30 + 17 + 12 + 21, Complete: true}, ""},
-	{"messages-error.sse", wire.AnthropicMessages,
-		wire.Response{Usage: wire.Usage{Input: 25}, InputKnown: true,
-			Events: 1, TextBytes: 5, Failed: true}, ""},
-	{"messages-aborted.sse", wire.AnthropicMessages,
-		wire.Response{Usage: wire.Usage{Input: 25}, InputKnown: true,
-			Events: 1, TextBytes: 5}, ""},
-	{"messages.json", wire.AnthropicMessages,
-		wire.Response{Usage: wire.Usage{Input: 2095, CacheRead: 100, CacheWrite: 7, Output: 503},
-			Known: true, InputKnown: true,
-			Events: 1, TextBytes: 3 + 6 + 5 + 1, Complete: true}, ""},
-	{"messages-error.json", wire.AnthropicMessages, wire.Response{Complete: true, Failed: true},
-		""},
+// transcripts reads testdata/expect.json.
+func transcripts(t testing.TB) (all []transcript) {
+	t.Helper()
+	if err := json.Unmarshal(readFile(t, "testdata", "expect.json"), &all); err != nil || len(all) != 25 {
+		t.Fatalf("%d transcripts, %v", len(all), err)
+	}
+	for i := range all {
+		name, _, _ := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(all[i].File, ".sse"), ".json"), "-")
+		all[i].format = formats[name]
+	}
+	return all
 }
 
 func (c *transcript) contentType() string {
-	if strings.HasSuffix(c.file, ".sse") {
+	if strings.HasSuffix(c.File, ".sse") {
 		return "text/event-stream; charset=utf-8"
 	}
 	return "application/json"
 }
 
-func (c *transcript) read(t testing.TB) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", c.file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
+func (c *transcript) read(t testing.TB) []byte { return readFile(t, "testdata", c.File) }
 
 // counted returns what a response has counted, without what it names.
 func counted(o wire.Response) wire.Response {
@@ -145,7 +80,7 @@ func without(stream []byte, mark, lineEnd string) []byte {
 }
 
 // send writes the pieces and closes, and returns what came out.
-func send(t testing.TB, tap *wire.Tap, pieces [][]byte) []byte {
+func send(t rapid.TB, tap *wire.Tap, pieces [][]byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	out := func(p []byte) error {
@@ -184,9 +119,10 @@ func gzipped(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
+// Transcripts say the same in any pieces, with any line ends, and compressed.
 func TestTranscripts(t *testing.T) {
-	for _, c := range transcripts {
-		t.Run(c.file, func(t *testing.T) {
+	for _, c := range transcripts(t) {
+		t.Run(c.File, func(t *testing.T) {
 			original := c.read(t)
 			for _, lineEnd := range []string{"\n", "\r\n", "\r"} {
 				if lineEnd != "\n" && c.contentType() == "application/json" {
@@ -196,62 +132,32 @@ func TestTranscripts(t *testing.T) {
 				for _, hide := range []bool{false, true} {
 					want := body
 					if hide {
-						want = without(body, c.hidden, lineEnd)
-						if c.hidden != "" && len(want) == len(body) {
+						want = without(body, c.Hidden, lineEnd)
+						if c.Hidden != "" && len(want) == len(body) {
 							t.Fatal("nothing to hide")
 						}
 					}
-					check := func(what string, pieces [][]byte) {
-						t.Helper()
-						tap := newTap(c.format, c.contentType(), "", hide)
-						if got := send(t, tap, pieces); !bytes.Equal(got, want) {
-							t.Errorf("%s, line end %q, hide %v: passed on\n%s", what, lineEnd, hide,
-								got)
-						}
-						if got := tap.Response(); !reflect.DeepEqual(counted(got), c.want) {
-							t.Errorf("%s, line end %q, hide %v:\n%+v, want\n%+v", what, lineEnd,
-								hide, got, c.want)
-						}
-					}
-					check("whole", [][]byte{body})
-					check("bytewise", bytewise(body))
-					step := 1 // every boundary where bytes may be held back, and some elsewhere
-					if !hide || lineEnd != "\n" {
-						step = 13
-					}
-					for i := 0; i < len(body); i += step {
-						check("in two", [][]byte{body[:i], body[i:]})
-						if t.Failed() {
-							t.FailNow()
-						}
-					}
+					what := fmt.Sprintf("line end %q, hide %v", lineEnd, hide)
+					c.check(t, what+", bytewise", "", hide, bytewise(body), want)
+					rapid.Check(t, func(r *rapid.T) { c.check(r, what, "", hide, draw(r, body), want) })
 				}
+				zipped := gzipped(t, body)
+				rapid.Check(t, func(r *rapid.T) { c.check(r, "gzip", "gzip", true, draw(r, zipped), zipped) })
 			}
 		})
 	}
 }
 
-func TestRandomSplitsChangeNothing(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		c := rapid.SampledFrom(transcripts).Draw(r, "transcript")
-		hide, zip := rapid.Bool().Draw(r, "hide"), rapid.Bool().Draw(r, "gzip")
-		body, encoding := c.read(t), ""
-		want := body
-		switch {
-		case zip:
-			body, encoding = gzipped(t, body), "gzip"
-			want = body
-		case hide:
-			want = without(body, c.hidden, "\n")
-		}
-		tap := newTap(c.format, c.contentType(), encoding, hide)
-		if got := send(t, tap, draw(r, body)); !bytes.Equal(got, want) {
-			r.Fatalf("passed on %s", got)
-		}
-		if got := tap.Response(); !reflect.DeepEqual(counted(got), c.want) {
-			r.Fatalf("%+v, want %+v", got, c.want)
-		}
-	})
+// check sends pieces through a Tap, and compares what is passed on and what is read.
+func (c *transcript) check(t rapid.TB, what, encoding string, hide bool, pieces [][]byte, want []byte) {
+	t.Helper()
+	tap := newTap(c.format, c.contentType(), encoding, hide)
+	if got := send(t, tap, pieces); !bytes.Equal(got, want) {
+		t.Fatalf("%s: passed on\n%s", what, got)
+	}
+	if got := tap.Response(); !reflect.DeepEqual(counted(got), c.Want) {
+		t.Fatalf("%s:\n%+v, want\n%+v", what, got, c.Want)
+	}
 }
 
 // draw cuts b into pieces of random lengths.
@@ -267,16 +173,16 @@ func draw(r *rapid.T, b []byte) [][]byte {
 }
 
 func FuzzTap(f *testing.F) {
-	for i, c := range transcripts {
+	for i, c := range transcripts(f) {
 		f.Add(c.read(f), uint8(slices.Index(wire.Formats, c.format)), uint16(i*7), c.contentType() != "application/json")
 	}
 	f.Add([]byte(`{"usage":{}} {`), uint8(0), uint16(1), false)
 	f.Add([]byte("\ufeffdata\r\rdata: {\"choices\":[],\ndata:\"usage\":{}}\r\n\r\n:x\n\n"),
 		uint8(0), uint16(3), true)
 	f.Fuzz(func(t *testing.T, body []byte, format uint8, step uint16, stream bool) {
-		c := transcript{file: "x.json"}
+		c := transcript{File: "x.json"}
 		if stream {
-			c.file = "x.sse"
+			c.File = "x.sse"
 		}
 		var pieces [][]byte
 		for rest, n := body, int(step)%97+1; len(rest) > 0; n = n*31%97 + 1 {

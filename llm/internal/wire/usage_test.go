@@ -48,55 +48,6 @@ func TestTokensOfNumbers(t *testing.T) {
 	}
 }
 
-func TestUsageOfDocuments(t *testing.T) {
-	for _, c := range []struct {
-		name, doc string
-		format    *wire.Format
-		want      wire.Usage
-		known     bool
-	}{
-		{"more cached than input",
-			`{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":9}}}`,
-			wire.OpenAIChat, wire.Usage{Input: 5, CacheRead: 9, Output: 1}, true},
-		{"details first",
-			`{"usage":{"prompt_tokens_details":{"cached_tokens":2},"completion_tokens":1,"prompt_tokens":5}}`,
-			wire.OpenAIChat, wire.Usage{Input: 3, CacheRead: 2, Output: 1}, true},
-		{"usage twice",
-			`{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":2}},` +
-				`"usage":{"prompt_tokens":6,"completion_tokens":2}}`,
-			wire.OpenAIChat, wire.Usage{Input: 4, CacheRead: 2, Output: 2}, true},
-		{"null details", `{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":null}}`,
-			wire.OpenAIChat, wire.Usage{Input: 5, Output: 1}, true},
-		{"null usage", `{"usage":null}`, wire.OpenAIChat, wire.Usage{}, false},
-		{"no output", `{"usage":{"prompt_tokens":5}}`, wire.OpenAIChat, wire.Usage{Input: 5},
-			false},
-		{"negative output", `{"usage":{"prompt_tokens":5,"completion_tokens":-3}}`, wire.OpenAIChat,
-			wire.Usage{Input: 5}, false},
-		{"fractional output", `{"usage":{"prompt_tokens":5,"completion_tokens":0.5}}`,
-			wire.OpenAIChat, wire.Usage{Input: 5}, false},
-		{"text as output", `{"usage":{"prompt_tokens":5,"completion_tokens":"3"}}`, wire.OpenAIChat,
-			wire.Usage{Input: 5}, false},
-		{"absurd output", `{"usage":{"prompt_tokens":5,"completion_tokens":1e30}}`, wire.OpenAIChat,
-			wire.Usage{Input: 5}, false},
-		{"usage elsewhere",
-			`{"x":{"usage":{"prompt_tokens":5,"completion_tokens":1}},` +
-				`"choices":[{"x":{"usage":{"prompt_tokens":5,"completion_tokens":1}}}]}`,
-			wire.OpenAIChat, wire.Usage{}, false},
-		{"other format", `{"usage":{"prompt_tokens":5,"completion_tokens":1}}`,
-			wire.AnthropicMessages, wire.Usage{Input: 5, Output: 1}, true},
-		{"cut off", `{"usage":{"prompt_tokens":5,"completion_tokens":1}`, wire.OpenAIChat,
-			wire.Usage{}, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			tap := newTap(c.format, "application/json", "", false)
-			send(t, tap, [][]byte{[]byte(c.doc)})
-			if got := tap.Response(); got.Usage != c.want || got.Known != c.known {
-				t.Errorf("%+v, known %v, want %+v, %v", got.Usage, got.Known, c.want, c.known)
-			}
-		})
-	}
-}
-
 func TestFormatOf(t *testing.T) {
 	for _, c := range []struct {
 		method, path string
