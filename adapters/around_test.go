@@ -22,6 +22,7 @@ import (
 	gingate "github.com/headgate/headgate/adapters/gin"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -215,9 +216,7 @@ func TestClientIPRejectsTrustInEveryPeer(t *testing.T) {
 	}
 	trusting := func(cidr string) func(*gin.Engine) {
 		return func(e *gin.Engine) {
-			if err := e.SetTrustedProxies([]string{"10.0.0.0/8", cidr}); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, e.SetTrustedProxies([]string{"10.0.0.0/8", cidr}))
 		}
 	}
 	_, ipv6, err := net.ParseCIDR("::/0")

@@ -6,84 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gin-gonic/gin"
-	"github.com/go-chi/chi/v5"
-	echov4 "github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v5"
-
-	chigate "github.com/headgate/headgate/adapters/chi"
-	echogate "github.com/headgate/headgate/adapters/echo"
-	echov5gate "github.com/headgate/headgate/adapters/echov5"
-	gingate "github.com/headgate/headgate/adapters/gin"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// The bare functions serve /users/{id} with nothing but the guard, or without one if it is nil.
-func bareNetHTTP(g *nethttp.Guard, h http.HandlerFunc) http.Handler {
-	mux := http.NewServeMux()
-	var handler http.Handler = h
-	if g != nil {
-		handler = g.Handler(h)
-	}
-	mux.Handle("GET /users/{id}", handler)
-	return mux
-}
-
-func bareChi(g *nethttp.Guard, h http.HandlerFunc) http.Handler {
-	r := chi.NewRouter()
-	if g != nil {
-		r.Use(chigate.Middleware(g))
-	}
-	r.Get("/users/{id}", h)
-	return r
-}
-
-func bareGin(g *nethttp.Guard, h http.HandlerFunc) http.Handler {
-	gin.SetMode(gin.ReleaseMode)
-	engine := gin.New()
-	if g != nil {
-		engine.Use(gingate.Middleware(g))
-	}
-	engine.GET("/users/:id", gin.WrapF(h))
-	return engine
-}
-
-func bareEcho(g *nethttp.Guard, h http.HandlerFunc) http.Handler {
-	e := echov4.New()
-	if g != nil {
-		e.Use(echogate.Middleware(g))
-	}
-	e.GET("/users/:id", echov4.WrapHandler(h))
-	return e
-}
-
-func bareEchov5(g *nethttp.Guard, h http.HandlerFunc) http.Handler {
-	e := echo.New()
-	if g != nil {
-		e.Use(echov5gate.Middleware(g))
-	}
-	e.GET("/users/:id", echo.WrapHandler(h))
-	return e
-}
-
 // unlimited is a guard whose gate does no work.
 func unlimited(tb testing.TB) *nethttp.Guard {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	policy, err := core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: core.Unlimited{}})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	guard, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: policy, Key: keyfunc.Route()}}})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return guard
+	gate := core.Must(core.NewMemory(core.Config{}))
+	policy := core.Must(core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: core.Unlimited{}}))
+	return core.Must(nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: policy, Key: keyfunc.Route()}}}))
 }
 
 func nothing(http.ResponseWriter, *http.Request) {}

@@ -55,31 +55,20 @@ func (s *lockedBuffer) String() string {
 }
 
 func newFixture(t *testing.T) *fixture {
-	f := &fixture{t: t, clock: core.NewManualClock(time.Unix(1_800_000_000, 0))}
-	var err error
-	if f.gate, err = core.NewMemory(core.Config{Clock: f.clock.Now}); err != nil {
-		t.Fatal(err)
-	}
-	return f
+	clock := core.NewManualClock(time.Unix(1_800_000_000, 0))
+	return &fixture{t: t, clock: clock, gate: core.Must(core.NewMemory(core.Config{Clock: clock.Now}))}
 }
 
 // dead replaces the gate with one whose Redis refuses connections.
 func (f *fixture) dead() {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
 	f.t.Cleanup(func() { client.Close() })
-	var err error
-	if f.gate, err = core.NewRedis(client, core.Config{}); err != nil {
-		f.t.Fatal(err)
-	}
+	f.gate = core.Must(core.NewRedis(client, core.Config{}))
 }
 
 func (f *fixture) policy(cfg core.PolicyConfig) *core.Policy {
 	f.t.Helper()
-	p, err := core.NewPolicy(cfg)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return p
+	return core.Must(core.NewPolicy(cfg))
 }
 
 // recorded returns a Func that records the keys of key. Patterns are spelled as in http.ServeMux.
@@ -106,13 +95,15 @@ func spelled(pattern string) string {
 }
 
 func (f *fixture) guard(cfg nethttp.Config) *nethttp.Guard {
-	f.t.Helper()
 	cfg.Gate = f.gate
-	g, err := nethttp.NewGuard(cfg)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return g
+	return core.Must(nethttp.NewGuard(cfg))
+}
+
+// limit is a guard of one rule by the client's address.
+func (f *fixture) limit(p core.PolicyConfig, change ...func(*nethttp.Rule)) *nethttp.Guard {
+	var cfg nethttp.Config
+	only(p, change...)(f, &cfg)
+	return f.guard(cfg)
 }
 
 // perRoute allows three requests a minute of each route, and 100 of each client address.
@@ -187,10 +178,7 @@ func (f *fixture) ask(request string, headers ...string) answer {
 	f.mu.Unlock()
 	method, target, _ := strings.Cut(request, " ")
 	target, body, _ := strings.Cut(target, " ")
-	r, err := http.NewRequest(method, f.server.URL+target, strings.NewReader(body))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	r := core.Must(http.NewRequest(method, f.server.URL+target, strings.NewReader(body)))
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Add(name, value)
@@ -404,10 +392,7 @@ func settle(how func(*http.Request, int, int64) int64) func(*fixture, *nethttp.C
 
 // streams caps each client at one concurrent request.
 func streams(f *fixture, cfg *nethttp.Config) {
-	s, err := semaphore.New(f.gate, semaphore.Config{Name: "streams"})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	s := core.Must(semaphore.New(f.gate, semaphore.Config{Name: "streams"}))
 	cfg.Slot = &nethttp.Slot{Semaphore: s, Caps: []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 1}}}
 }
 

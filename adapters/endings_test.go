@@ -30,6 +30,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/once"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -111,6 +112,13 @@ var plainEndings = []struct {
 		_, _ = io.WriteString(w, "ok")
 		w.WriteHeader(500)
 	}},
+	{"an empty write and then an error", 200, false, "", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil); w.WriteHeader(500) }},
+	{"a flush and then an error", 200, false, "", func(w http.ResponseWriter, _ *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		w.WriteHeader(500)
+	}},
+	// gin sends the last of them.
+	{"two statuses", 403, false, "gin", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403); w.WriteHeader(500) }},
 	{"hijack", 101, false, "", func(w http.ResponseWriter, _ *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -360,14 +368,8 @@ func (e ending) rule(t *testing.T, settle func(*http.Request, int, int64) int64)
 	p := f.policy(core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(100)})
 	key := keyfunc.Must(keyfunc.Static("k"))
 	e.want(t, e.build(f.guard(nethttp.Config{Rules: []nethttp.Rule{{Policy: p, Key: key, Settle: settle}}})))
-	k, err := core.NewKey("k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := f.gate.Peek(context.Background(), core.Charge{Policy: p, Key: k, Cost: core.NoCost})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := core.Must(core.NewKey("k"))
+	d := gatetest.Must(f.gate.Peek(context.Background(), core.Charge{Policy: p, Key: k, Cost: core.NoCost}))(t)
 	return d.At(0).Used
 }
 
@@ -429,14 +431,8 @@ var watchers = []watcher{
 	}},
 	{"Replay", func(t *testing.T, e ending) {
 		f := newFixture(t)
-		ids, err := once.New(f.gate, once.Config{Name: "ids", Window: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		replay, err := nethttp.NewReplay(nil, nethttp.ReplayConfig{Once: ids, ID: keyfunc.Must(keyfunc.Header("Idempotency-Key"))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ids := core.Must(once.New(f.gate, once.Config{Name: "ids", Window: time.Hour}))
+		replay := core.Must(nethttp.NewReplay(nil, nethttp.ReplayConfig{Once: ids, ID: keyfunc.Must(keyfunc.Header("Idempotency-Key"))}))
 		h := e.build(replay)
 		e.want(t, h)
 		e.again(t, h, e.status < 400 && !e.failed, http.StatusConflict)

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -87,14 +88,14 @@ var expectings = []expecting{
 // A client that expects 100 Continue is asked for its body only if no rule denies the request without
 // it.
 func TestNoBodyIsAskedForThatIsDenied(t *testing.T) {
-	for framework, wrap := range around {
+	for _, fw := range frameworks {
 		for _, e := range expectings {
-			t.Run(framework+"/"+e.name, func(t *testing.T) {
+			t.Run(fw.test()+"/"+e.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					gate := core.Must(core.NewMemory(core.Config{}))
 					cfg := e.cfg(gate)
 					cfg.Gate = gate
-					h := wrap(func(h http.Handler) http.Handler { return h }, func(w http.ResponseWriter, r *http.Request) {
+					h := fw.around(same, func(w http.ResponseWriter, r *http.Request) {
 						if body, err := io.ReadAll(r.Body); err != nil || string(body) != "abc" {
 							t.Errorf("the handler reads %q, %v", body, err)
 						}
@@ -123,23 +124,17 @@ func TestNoBodyIsAskedForThatIsDenied(t *testing.T) {
 // expect100 sends a request, and its body if it is asked for it.
 func expect100(t *testing.T, p *pipes) (asked bool, status int) {
 	t.Helper()
-	conn, err := p.dial(t.Context(), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := gatetest.Must(p.dial(t.Context(), "", ""))(t)
 	defer conn.Close()
 	send := func(s string) {
 		if _, err := io.WriteString(conn, s); err != nil {
 			t.Error(err)
 		}
 	}
-	send("POST /files/1 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+	send("POST /users/1 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
 	lines := bufio.NewReader(conn)
 	for {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := gatetest.Must(lines.ReadString('\n'))(t)
 		if _, err := fmt.Sscanf(line, "HTTP/1.1 %d", &status); err != nil {
 			t.Fatal(line, err)
 		}
@@ -147,7 +142,7 @@ func expect100(t *testing.T, p *pipes) (asked bool, status int) {
 			return asked, status
 		}
 		asked = true
-		if line, err = lines.ReadString('\n'); err != nil || strings.TrimSpace(line) != "" {
+		if line, err := lines.ReadString('\n'); err != nil || strings.TrimSpace(line) != "" {
 			t.Fatal(line, err)
 		}
 		send("abc")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,7 +57,9 @@ func (a *app) split() (root, mounted []route) {
 type framework struct {
 	name  string
 	build func(*app) http.Handler
-	bare  func(*nethttp.Guard, http.HandlerFunc) http.Handler
+	// around serves a handler at /users/{id} behind Admitters, the first of which is outermost, and
+	// them inside a middleware.
+	around func(outside, http.HandlerFunc, ...nethttp.Admitter) http.Handler
 	// json reports whether a refusal is the framework's own JSON.
 	json bool
 	// clientIP is the framework's own client address with its defaults. configured is that address
@@ -68,11 +71,11 @@ type framework struct {
 var proxies = []string{"10.0.0.0/8"}
 
 var frameworks = []framework{
-	{name: "net/http", build: buildNetHTTP, bare: bareNetHTTP},
-	{name: "chi", build: buildChi, bare: bareChi, clientIP: chigate.ClientIP, configured: func() (keyfunc.Func, func(http.Handler) http.Handler) {
+	{name: "net/http", build: buildNetHTTP, around: aroundNetHTTP},
+	{name: "chi", build: buildChi, around: aroundChi, clientIP: chigate.ClientIP, configured: func() (keyfunc.Func, func(http.Handler) http.Handler) {
 		return chigate.ClientIP(), chimiddleware.ClientIPFromXFF(proxies...)
 	}},
-	{name: "gin", build: buildGin, bare: bareGin, clientIP: func() keyfunc.Func { return gingate.ClientIP(gin.New()) },
+	{name: "gin", build: buildGin, around: aroundGin, clientIP: func() keyfunc.Func { return gingate.ClientIP(gin.New()) },
 		configured: func() (keyfunc.Func, func(http.Handler) http.Handler) {
 			engine := gin.New()
 			if err := engine.SetTrustedProxies(proxies); err != nil {
@@ -80,13 +83,13 @@ var frameworks = []framework{
 			}
 			return gingate.ClientIP(engine), nil
 		}},
-	{name: "echo", build: buildEcho, bare: bareEcho, json: true, clientIP: func() keyfunc.Func { return echogate.ClientIP(echov4.New()) },
+	{name: "echo", build: buildEcho, around: aroundEcho, json: true, clientIP: func() keyfunc.Func { return echogate.ClientIP(echov4.New()) },
 		configured: func() (keyfunc.Func, func(http.Handler) http.Handler) {
 			e := echov4.New()
 			e.IPExtractor = echov4.ExtractIPFromXFFHeader(echov4.TrustLinkLocal(false), echov4.TrustLoopback(false))
 			return echogate.ClientIP(e), nil
 		}},
-	{name: "echov5", build: buildEchov5, bare: bareEchov5, json: true, clientIP: func() keyfunc.Func { return echov5gate.ClientIP(echo.New()) },
+	{name: "echov5", build: buildEchov5, around: aroundEchov5, json: true, clientIP: func() keyfunc.Func { return echov5gate.ClientIP(echo.New()) },
 		configured: func() (keyfunc.Func, func(http.Handler) http.Handler) {
 			e := echo.New()
 			e.IPExtractor = echo.ExtractIPFromXFFHeader(echo.TrustLinkLocal(false), echo.TrustLoopback(false))
@@ -96,8 +99,58 @@ var frameworks = []framework{
 
 func each(t *testing.T, f func(*testing.T, framework)) {
 	for _, fw := range frameworks {
-		t.Run(strings.ReplaceAll(fw.name, "/", "-"), func(t *testing.T) { f(t, fw) })
+		t.Run(fw.test(), func(t *testing.T) { f(t, fw) })
 	}
+}
+
+func aroundNetHTTP(out outside, h http.HandlerFunc, all ...nethttp.Admitter) http.Handler {
+	var next http.Handler = h
+	for _, g := range slices.Backward(all) {
+		next = g.Handler(next)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/users/{id}", next)
+	return out(mux)
+}
+
+// A router of chi makes a copy of its own, so what stands around its guards is middleware of that
+// router.
+func aroundChi(out outside, h http.HandlerFunc, all ...nethttp.Admitter) http.Handler {
+	r := chi.NewRouter()
+	r.Use(out)
+	for _, g := range all {
+		r.Use(chigate.Middleware(g))
+	}
+	r.HandleFunc("/users/{id}", h)
+	return r
+}
+
+func aroundGin(out outside, h http.HandlerFunc, all ...nethttp.Admitter) http.Handler {
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	for _, g := range all {
+		e.Use(gingate.Middleware(g))
+	}
+	e.Any("/users/:id", gin.WrapF(h))
+	return out(e)
+}
+
+func aroundEcho(out outside, h http.HandlerFunc, all ...nethttp.Admitter) http.Handler {
+	e := echov4.New()
+	for _, g := range all {
+		e.Use(echogate.Middleware(g))
+	}
+	e.Any("/users/:id", echov4.WrapHandler(h))
+	return out(e)
+}
+
+func aroundEchov5(out outside, h http.HandlerFunc, all ...nethttp.Admitter) http.Handler {
+	e := echo.New()
+	for _, g := range all {
+		e.Use(echov5gate.Middleware(g))
+	}
+	e.Any("/users/:id", echo.WrapHandler(h))
+	return out(e)
 }
 
 // http.ServeMux sets the route when it has chosen a handler. Therefore buildNetHTTP wraps each
@@ -233,4 +286,20 @@ func buildEchov5(a *app) http.Handler {
 		add(group.Add, r, strings.TrimPrefix(r.path, mount))
 	}
 	return e
+}
+
+// outside is a middleware around the guards.
+type outside = func(http.Handler) http.Handler
+
+func same(h http.Handler) http.Handler { return h }
+
+// test returns the name of a framework in the names of tests.
+func (fw framework) test() string { return strings.ReplaceAll(fw.name, "/", "-") }
+
+// bare serves a handler behind a guard, or behind none if it is nil.
+func (fw framework) bare(g *nethttp.Guard, h http.HandlerFunc) http.Handler {
+	if g == nil {
+		return fw.around(same, h)
+	}
+	return fw.around(same, h, g)
 }

@@ -40,11 +40,7 @@ func send(h http.Handler, method, target string, change ...func(*http.Request)) 
 }
 
 // once is a guard that admits one request of each client.
-func (f *fixture) once() *nethttp.Guard {
-	cfg := f.perRoute()
-	only(one)(f, &cfg)
-	return f.guard(cfg)
-}
+func (f *fixture) once() *nethttp.Guard { return f.limit(one) }
 
 // chi's middleware finds the whole pattern wherever it is installed, and outer handlers see it.
 func TestChiFindsTheRouteEverywhere(t *testing.T) {

@@ -52,8 +52,8 @@ func TestPanicsOfTheConfigurationHoldNothing(t *testing.T) {
 			c.Succeeded = func(*http.Request, int) bool { panic("succeeded") }
 		},
 	} {
-		for framework, wrap := range around {
-			t.Run(framework+"/"+name, func(t *testing.T) {
+		for _, fw := range frameworks {
+			t.Run(fw.test()+"/"+name, func(t *testing.T) {
 				gate := core.Must(core.NewMemory(core.Config{}))
 				running := core.Must(semaphore.New(gate, semaphore.Config{Name: "running"}))
 				key := keyfunc.Must(keyfunc.Static("k"))
@@ -64,11 +64,11 @@ func TestPanicsOfTheConfigurationHoldNothing(t *testing.T) {
 				replay := nethttp.ReplayConfig{ID: key, Once: core.Must(once.New(gate, once.Config{Name: "o", Window: time.Hour}))}
 				change(&cfg, &replay)
 				g := core.Must(nethttp.NewReplay(core.Must(nethttp.NewGuard(cfg)), replay))
-				h := wrap(func(h http.Handler) http.Handler { return h }, ok, g)
+				h := fw.around(same, ok, g)
 				for range 2 {
 					func() {
 						defer func() { _ = recover() }()
-						h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/files/1", nil))
+						h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/users/1", nil))
 					}()
 				}
 				for _, s := range []string{"running", "o.once"} {

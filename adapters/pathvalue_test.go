@@ -15,6 +15,7 @@ import (
 	echov5gate "github.com/headgate/headgate/adapters/echov5"
 	gingate "github.com/headgate/headgate/adapters/gin"
 	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -24,10 +25,7 @@ const noTenant = "no tenant"
 // keepRaw the URL has its decoded Path alone, as after a rewrite.
 func tenantOf(t *testing.T, escaped string, keepRaw bool, build func(*nethttp.Guard) http.Handler) string {
 	t.Helper()
-	path, err := url.PathUnescape(escaped)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := gatetest.Must(url.PathUnescape(escaped))(t)
 	tenant := noTenant
 	f := newFixture(t)
 	cfg := f.perRoute()

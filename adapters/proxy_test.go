@@ -22,6 +22,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
 )
@@ -29,10 +30,7 @@ import (
 // rawServer answers each connection with the bytes of its path's answer.
 func rawServer(t *testing.T, answers map[string]string) http.Handler {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := gatetest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -147,14 +145,8 @@ func TestEarlyHintsPass(t *testing.T) {
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 		Got1xxResponse: func(_ int, h textproto.MIMEHeader) error { links = append(links, h.Get("Link")); return nil },
 	})
-	r, err := http.NewRequestWithContext(ctx, "GET", f.server.URL+"/hints", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := f.server.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := core.Must(http.NewRequestWithContext(ctx, "GET", f.server.URL+"/hints", nil))
+	response := gatetest.Must(f.server.Client().Do(r))(t)
 	response.Body.Close()
 	if len(links) != 2 || links[1] == "" || response.Header.Get("Link") != "" || len(response.Header.Values("Vary")) != 1 {
 		t.Errorf("%q, then %v", links, response.Header)
@@ -294,10 +286,7 @@ func TestFlushErrorIsTold(t *testing.T) {
 			}, &app{}, false)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			r, err := http.NewRequestWithContext(ctx, "POST", f.server.URL+"/v1/chat/completions", strings.NewReader(ask))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := core.Must(http.NewRequestWithContext(ctx, "POST", f.server.URL+"/v1/chat/completions", strings.NewReader(ask)))
 			r.Header.Set("Content-Type", "application/json")
 			if response, err := f.server.Client().Do(r); err == nil {
 				response.Body.Close()

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,25 +11,17 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/gin-gonic/gin"
-	echov4 "github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v5"
 
-	echogate "github.com/headgate/headgate/adapters/echo"
-	echov5gate "github.com/headgate/headgate/adapters/echov5"
-	gingate "github.com/headgate/headgate/adapters/gin"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // free waits until no slot is held. A handler may return after its client has the response.
 func (f *fixture) free(s *semaphore.Semaphore) {
 	f.t.Helper()
-	key, err := core.NewKey("127.0.0.1")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	key := core.Must(core.NewKey("127.0.0.1"))
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 	defer cancel()
 	for {
@@ -64,14 +55,8 @@ func TestSlotsAreReleased(t *testing.T) {
 		"client leaves": {stream, func(f *fixture, path string) {
 			ctx, cancel := context.WithCancel(f.t.Context())
 			defer cancel()
-			r, err := http.NewRequestWithContext(ctx, "POST", f.server.URL+path, nil)
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			response, err := f.server.Client().Do(r)
-			if err != nil {
-				f.t.Fatal(err)
-			}
+			r := core.Must(http.NewRequestWithContext(ctx, "POST", f.server.URL+path, nil))
+			response := gatetest.Must(f.server.Client().Do(r))(f.t)
 			defer response.Body.Close()
 			if line, err := bufio.NewReader(response.Body).ReadString('\n'); line != "data: 1\n" {
 				f.t.Errorf("%q, %v", line, err)
@@ -153,69 +138,4 @@ func TestSlotsAreHeld(t *testing.T) {
 		first.Wait()
 		f.free(cfg.Slot.Semaphore)
 	})
-}
-
-// A rule sees the status that the framework's own handlers set.
-func TestSettleSeesTheStatusOfFrameworks(t *testing.T) {
-	type server func(*nethttp.Guard) http.Handler
-	v4 := func(end echov4.HandlerFunc) server {
-		return func(g *nethttp.Guard) http.Handler {
-			e := echov4.New()
-			e.Use(echogate.Middleware(g))
-			e.GET("/", end)
-			return e
-		}
-	}
-	v5 := func(end echo.HandlerFunc) server {
-		return func(g *nethttp.Guard) http.Handler {
-			e := echo.New()
-			e.Use(echov5gate.Middleware(g))
-			e.GET("/", end)
-			return e
-		}
-	}
-	plain := func(end gin.HandlerFunc) server {
-		return func(g *nethttp.Guard) http.Handler {
-			engine := gin.New()
-			engine.Use(gingate.Middleware(g))
-			engine.GET("/", end)
-			return engine
-		}
-	}
-	for _, c := range []struct {
-		name    string
-		status  int
-		handler server
-	}{
-		{"gin, abort", 403, plain(func(c *gin.Context) { c.AbortWithStatus(403) })},
-		{"gin, JSON", 401, plain(func(c *gin.Context) { c.JSON(401, nil) })},
-		{"gin, nothing", 200, plain(func(*gin.Context) {})},
-		{"echo, returned", 403, v4(func(echov4.Context) error { return echov4.ErrForbidden })},
-		{"echo, wrapped, which its error handler does not unwrap", 500, v4(func(echov4.Context) error { return fmt.Errorf("it is: %w", echov4.ErrForbidden) })},
-		{"echo, internal", 403, v4(func(echov4.Context) error { return &echov4.HTTPError{Code: 500, Internal: echov4.ErrForbidden} })},
-		{"echo, another error", 500, v4(func(echov4.Context) error { return io.ErrUnexpectedEOF })},
-		{"echo, written", 401, v4(func(c echov4.Context) error { return c.NoContent(401) })},
-		{"echo, written and then an error", 401, v4(func(c echov4.Context) error { _ = c.NoContent(401); return io.ErrUnexpectedEOF })},
-		{"echo, nothing", 200, v4(func(echov4.Context) error { return nil })},
-		{"echov5, returned", 403, v5(func(*echo.Context) error { return echo.ErrForbidden })},
-		{"echov5, wrapped", 403, v5(func(*echo.Context) error { return fmt.Errorf("it is: %w", echo.ErrForbidden) })},
-		{"echov5, another error", 500, v5(func(*echo.Context) error { return io.ErrUnexpectedEOF })},
-		{"echov5, written", 401, v5(func(c *echo.Context) error { return c.NoContent(401) })},
-		{"echov5, written and then an error", 401, v5(func(c *echo.Context) error { _ = c.NoContent(401); return io.ErrUnexpectedEOF })},
-		{"echov5, nothing", 200, v5(func(*echo.Context) error { return nil })},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			f := newFixture(t)
-			var seen []int
-			var cfg nethttp.Config
-			settle(func(_ *http.Request, status int, cost int64) int64 {
-				seen = append(seen, status)
-				return cost
-			})(f, &cfg)
-			w := send(c.handler(f.guard(cfg)), "GET", "/")
-			if len(seen) != 1 || seen[0] != c.status || w.Code != c.status {
-				t.Errorf("seen %v, want %d; sent %d", seen, c.status, w.Code)
-			}
-		})
-	}
 }

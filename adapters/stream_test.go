@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -46,14 +45,8 @@ func TestEventsAreFlushed(t *testing.T) {
 			}}}}, http2)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			r, err := http.NewRequestWithContext(ctx, "GET", f.server.URL+"/events", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response, err := f.server.Client().Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := core.Must(http.NewRequestWithContext(ctx, "GET", f.server.URL+"/events", nil))
+			response := gatetest.Must(f.server.Client().Do(r))(t)
 			defer response.Body.Close()
 			if http2 != (response.ProtoMajor == 2) {
 				t.Errorf("served by %s", response.Proto)
@@ -71,59 +64,6 @@ func TestEventsAreFlushed(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestHijack(t *testing.T) {
-	each(t, func(t *testing.T, fw framework) {
-		f := newFixture(t)
-		f.serve(fw.build, &app{root: f.guard(f.perRoute()), routes: []route{{"GET", "/raw", func(w http.ResponseWriter, _ *http.Request) {
-			conn, buffer, err := w.(http.Hijacker).Hijack()
-			if err != nil {
-				t.Errorf("hijack: %v", err)
-				return
-			}
-			defer conn.Close()
-			fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
-			line, _ := buffer.ReadString('\n')
-			fmt.Fprint(conn, strings.ToUpper(line))
-		}}}}, false)
-		conn, err := net.Dial("tcp", f.server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(patience))
-		fmt.Fprint(conn, "GET /raw HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nhello\n")
-		got, err := io.ReadAll(conn)
-		if want := "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nHELLO\n"; string(got) != want {
-			t.Errorf("got %q, %v", got, err)
-		}
-		if next := f.ask("GET /nope"); next.limits()["Ratelimit"] != `"address";r=98;t=1, "route";r=2;t=20` {
-			t.Errorf("afterwards %v", next.limits())
-		}
-	})
-}
-
-// A panic is charged, and reaches the framework's recovery or the server.
-func TestPanicIsCharged(t *testing.T) {
-	each(t, func(t *testing.T, fw framework) {
-		f := newFixture(t)
-		f.serve(fw.build, &app{root: f.guard(f.perRoute()), routes: []route{
-			{"GET", "/panic", func(http.ResponseWriter, *http.Request) { panic("handler's own") }},
-			{"POST", "/abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
-		}}, false)
-		if got := f.ask("GET /panic"); got.Status != 500 {
-			t.Errorf("panic: status %d", got.Status)
-		}
-		// A client would send a GET again. Whether gin's recovery sends a response depends on its
-		// version.
-		if got := f.ask("POST /abort"); (got.Status != 0) != (fw.name == "gin") {
-			t.Errorf("abort: status %d", got.Status)
-		}
-		if got := f.ask("GET /panic").limits()["Ratelimit"]; got != `"address";r=97;t=1, "route";r=1;t=20` {
-			t.Errorf("afterwards %s", got)
-		}
-	})
 }
 
 // When the client leaves, a running decision ends and spends nothing, and the handler's context
@@ -159,10 +99,7 @@ func TestClientLeaves(t *testing.T) {
 		}}}}, false)
 		for _, where := range []string{"key", "handler"} {
 			ctx, cancel := context.WithCancel(t.Context())
-			r, err := http.NewRequestWithContext(ctx, "GET", f.server.URL+"/slow", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := core.Must(http.NewRequestWithContext(ctx, "GET", f.server.URL+"/slow", nil))
 			r.Header.Set("Wait", where)
 			go func() {
 				<-started

@@ -9,38 +9,27 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
 // Behind a proxy that connects through a Unix socket, each client has its own limit, and one that
 // writes X-Forwarded-For itself cannot choose another.
 func TestProxyOnUnixSocket(t *testing.T) {
-	hops, err := keyfunc.TrustedHops(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	named, err := keyfunc.TrustedProxies(keyfunc.UnixSocket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hops := core.Must(keyfunc.TrustedHops(1))
+	named := core.Must(keyfunc.TrustedProxies(keyfunc.UnixSocket))
 	for name, key := range map[string]keyfunc.Func{"TrustedHops": hops, "TrustedProxies": named} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, fw framework) {
 				f := newFixture(t)
-				cfg := nethttp.Config{}
-				only(core.PolicyConfig{Algorithm: core.PerMinute(1)}, keyed(key))(f, &cfg)
 				dir, err := os.MkdirTemp("", "") // that of the test is too long for a socket
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = os.RemoveAll(dir) })
-				listener, err := net.Listen("unix", filepath.Join(dir, "s"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				server := httptest.NewUnstartedServer(fw.bare(f.guard(cfg), user))
+				listener := gatetest.Must(net.Listen("unix", filepath.Join(dir, "s")))(t)
+				server := httptest.NewUnstartedServer(fw.bare(f.limit(one, keyed(key)), ok))
 				_ = server.Listener.Close()
 				server.Listener = listener
 				server.Start()
@@ -58,17 +47,11 @@ func TestProxyOnUnixSocket(t *testing.T) {
 					{"198.51.100.7", 200}, {"198.51.100.7", 429}, {"198.51.100.8", 200},
 					{"6.6.6.6, 198.51.100.8", 429}, {"", 400},
 				} {
-					r, err := http.NewRequestWithContext(t.Context(), "GET", "http://headgate/users/1", nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					r := core.Must(http.NewRequestWithContext(t.Context(), "GET", "http://headgate/users/1", nil))
 					if c.forwarded != "" {
 						r.Header.Set("X-Forwarded-For", c.forwarded)
 					}
-					response, err := client.Do(r)
-					if err != nil {
-						t.Fatal(err)
-					}
+					response := gatetest.Must(client.Do(r))(t)
 					response.Body.Close()
 					if response.StatusCode != c.status {
 						t.Errorf("%q: status %d, want %d", c.forwarded, response.StatusCode, c.status)

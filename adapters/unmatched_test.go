@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/stated"
 )
@@ -24,9 +25,7 @@ func TestUnmatchedPathsShareAKey(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr})
 		defer client.Close()
 		ctx := context.Background()
-		if err := client.FlushAll(ctx).Err(); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, client.FlushAll(ctx).Err())
 		f := newFixture(t)
 		var err error
 		if f.gate, err = core.NewRedis(client, core.Config{Timeout: 10 * time.Second}); err != nil {
@@ -73,10 +72,5 @@ func TestUnmatchedPathsShareAKey(t *testing.T) {
 }
 
 func mustKey(t *testing.T, part string) core.Key {
-	t.Helper()
-	key, err := core.NewKey(part)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	return core.Must(core.NewKey(part))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 func TestWebSocket(t *testing.T) {
@@ -79,10 +80,7 @@ func TestLimitsOfProxiedUpgrade(t *testing.T) {
 			only(core.PolicyConfig{Algorithm: core.PerMinute(3)})(f, &cfg)
 			proxy := rawServer(t, map[string]string{"/socket": answer})
 			f.serve(fw.build, &app{root: f.guard(cfg), routes: []route{{"GET", "/socket", proxy.ServeHTTP}}}, false)
-			conn, err := net.Dial("tcp", f.server.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := gatetest.Must(net.Dial("tcp", f.server.Listener.Addr().String()))(t)
 			defer conn.Close()
 			_ = conn.SetDeadline(time.Now().Add(patience))
 			fmt.Fprint(conn, "GET /socket HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
@@ -126,10 +124,7 @@ func TestCompression(t *testing.T) {
 				got := f.ask("GET /long", "Accept-Encoding: gzip")
 				body, compressed := got.Body, got.Header.Get("Content-Encoding") == "gzip"
 				if compressed {
-					unzip, err := gzip.NewReader(strings.NewReader(body))
-					if err != nil {
-						t.Fatal(err)
-					}
+					unzip := gatetest.Must(gzip.NewReader(strings.NewReader(body)))(t)
 					plain, err := io.ReadAll(unzip)
 					if err != nil {
 						t.Errorf("outside %v, request %d: %v", outside, i, err)

@@ -90,11 +90,11 @@ var waitings = []waiting{
 // WriteTimeout.
 func TestWaitBesideWriteTimeout(t *testing.T) {
 	const writeTimeout, work = 10 * time.Second, 8 * time.Second
-	for framework, wrap := range around {
+	for _, fw := range frameworks {
 		for _, w := range waitings {
 			for _, http2 := range []bool{false, true} {
 				for hold, status := range map[time.Duration]int{5 * time.Second: 200, 9 * time.Second: w.refusal} {
-					name := strings.Join([]string{framework, w.name, hold.String()}, "/")
+					name := strings.Join([]string{fw.test(), w.name, hold.String()}, "/")
 					if http2 {
 						name += "/HTTP2"
 					}
@@ -102,7 +102,7 @@ func TestWaitBesideWriteTimeout(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) {
 							gate := core.Must(core.NewMemory(core.Config{}))
 							var entered atomic.Int64
-							h := wrap(func(h http.Handler) http.Handler { return h }, func(rw http.ResponseWriter, _ *http.Request) {
+							h := fw.around(same, func(rw http.ResponseWriter, _ *http.Request) {
 								if entered.Add(1) == 1 {
 									time.Sleep(hold)
 									rw.WriteHeader(http.StatusInternalServerError) // its id is free again
@@ -154,7 +154,7 @@ func serveTimed(h http.Handler, timeout time.Duration, http2 bool) (client func(
 	transport := server.Client().Transport.(*http.Transport)
 	transport.DialContext = listener.dial
 	return func() (int, string) {
-		r, err := server.Client().Post(server.URL+"/files/1", "", nil)
+		r, err := server.Client().Post(server.URL+"/users/1", "", nil)
 		if err != nil {
 			return 0, err.Error()
 		}
@@ -180,13 +180,13 @@ func (d *deadlines) SetWriteDeadline(time.Time) error { d.set++; return nil }
 
 // A request that does not wait keeps the deadline of its connection.
 func TestNoWaitLeavesTheDeadline(t *testing.T) {
-	for framework, wrap := range around {
+	for _, fw := range frameworks {
 		for _, w := range waitings {
-			t.Run(framework+"/"+w.name, func(t *testing.T) {
+			t.Run(fw.test()+"/"+w.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					gate := core.Must(core.NewMemory(core.Config{}))
-					h := wrap(func(h http.Handler) http.Handler { return h }, ok, w.build(t, gate, time.Second))
-					r := httptest.NewRequest(http.MethodPost, "/files/1", nil)
+					h := fw.around(same, ok, w.build(t, gate, time.Second))
+					r := httptest.NewRequest(http.MethodPost, "/users/1", nil)
 					server := &http.Server{WriteTimeout: 10 * time.Second}
 					rw := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 					h.ServeHTTP(rw, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, server)))

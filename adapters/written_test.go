@@ -24,6 +24,7 @@ import (
 	gingate "github.com/headgate/headgate/adapters/gin"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -40,9 +41,7 @@ type download struct {
 
 func downloads(t *testing.T) []download {
 	path := filepath.Join(t.TempDir(), "file.bin")
-	if err := os.WriteFile(path, make([]byte, fileSize), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.WriteFile(path, make([]byte, fileSize), 0o600))
 	abc := func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ab"))
 		_, _ = io.WriteString(w, "c")
@@ -120,17 +119,11 @@ func (d download) play(t *testing.T, h http.Handler, all ...chan int64) {
 	if method == "" {
 		method = http.MethodPost
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, server.URL+"/files/1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := core.Must(http.NewRequestWithContext(t.Context(), method, server.URL+"/users/1", nil))
 	for i := 0; i < len(d.headers); i += 2 {
 		r.Header.Set(d.headers[i], d.headers[i+1])
 	}
-	response, err := server.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := gatetest.Must(server.Client().Do(r))(t)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -148,20 +141,18 @@ func (d download) play(t *testing.T, h http.Handler, all ...chan int64) {
 
 // A Settle knows the bytes of the response, behind one guard and between others.
 func TestSettleKnowsTheBytes(t *testing.T) {
-	for framework, wrap := range around {
+	for _, fw := range frameworks {
 		for _, d := range downloads(t) {
-			t.Run(framework+"/"+d.name, func(t *testing.T) {
+			t.Run(fw.test()+"/"+d.name, func(t *testing.T) {
 				gate := newFixture(t).gate
 				p := core.Must(core.NewPolicy(core.PolicyConfig{Name: "plain", Algorithm: core.PerHour(100)}))
 				plain := core.Must(nethttp.NewGuard(nethttp.Config{ // leaves the response alone
 					Gate: gate, Rules: []nethttp.Rule{{Policy: p, Key: keyfunc.RemoteIP()}}, Dialect: nethttp.None{}}))
 				inner, seenInside := metered(gate, "inside")
 				outer, seenOutside := metered(gate, "outside")
-				same := func(h http.Handler) http.Handler { return h }
-				// net/http puts the last Admitter outside, and the other frameworks the first one.
-				d.play(t, wrap(same, d.handler, outer, plain, inner), seenInside, seenOutside)
-				d.play(t, wrap(same, d.handler, plain, inner, plain), seenInside)
-				d.play(t, wrap(same, d.handler, plain, outer), seenOutside)
+				d.play(t, fw.around(same, d.handler, outer, plain, inner), seenInside, seenOutside)
+				d.play(t, fw.around(same, d.handler, plain, inner, plain), seenInside)
+				d.play(t, fw.around(same, d.handler, plain, outer), seenOutside)
 			})
 		}
 	}
@@ -170,14 +161,12 @@ func TestSettleKnowsTheBytes(t *testing.T) {
 // The same holds for the frameworks' own ways to respond.
 func TestSettleKnowsTheBytesOfFrameworks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file.bin")
-	if err := os.WriteFile(path, make([]byte, fileSize), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.WriteFile(path, make([]byte, fileSize), 0o600))
 	withGin := func(h gin.HandlerFunc) func(nethttp.Admitter) http.Handler {
 		return func(g nethttp.Admitter) http.Handler {
 			e := gin.New()
 			e.Use(gingate.Middleware(g))
-			e.POST("/files/:id", h)
+			e.POST("/users/:id", h)
 			return e
 		}
 	}
@@ -185,7 +174,7 @@ func TestSettleKnowsTheBytesOfFrameworks(t *testing.T) {
 		return func(g nethttp.Admitter) http.Handler {
 			e := echov4.New()
 			e.Use(echogate.Middleware(g))
-			e.POST("/files/:id", h)
+			e.POST("/users/:id", h)
 			return e
 		}
 	}
@@ -193,7 +182,7 @@ func TestSettleKnowsTheBytesOfFrameworks(t *testing.T) {
 		return func(g nethttp.Admitter) http.Handler {
 			e := echo.New()
 			e.Use(echov5gate.Middleware(g))
-			e.POST("/files/:id", h)
+			e.POST("/users/:id", h)
 			return e
 		}
 	}
@@ -213,7 +202,7 @@ func TestSettleKnowsTheBytesOfFrameworks(t *testing.T) {
 		"chi/compressed inside": {len(strings.Repeat("a", 10)), func(g nethttp.Admitter) http.Handler {
 			r := chi.NewRouter()
 			r.Use(chigate.Middleware(g), chimiddleware.Compress(5, "text/none"))
-			r.Post("/files/{id}", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("a", 10)) })
+			r.Post("/users/{id}", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("a", 10)) })
 			return r
 		}},
 	} {
@@ -226,17 +215,14 @@ func TestSettleKnowsTheBytesOfFrameworks(t *testing.T) {
 
 // The bytes are charged, so a client that has had its share is refused.
 func TestDownloadsAreCharged(t *testing.T) {
-	for framework, wrap := range around {
-		t.Run(framework, func(t *testing.T) {
+	for _, fw := range frameworks {
+		t.Run(fw.test(), func(t *testing.T) {
 			gate := newFixture(t).gate
 			g, seen := metered(gate, "bytes")
-			h := wrap(func(h http.Handler) http.Handler { return h }, ok, g)
-			send(h, http.MethodPost, "/files/1")
+			h := fw.around(same, ok, g)
+			send(h, http.MethodPost, "/users/1")
 			<-seen
-			charges, err := g.Charges(httptest.NewRequest(http.MethodPost, "/files/1", nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			charges := gatetest.Must(g.Charges(httptest.NewRequest(http.MethodPost, "/users/1", nil)))(t)
 			d, err := gate.Peek(context.Background(), charges...)
 			if err != nil || d.At(0).Used != int64(len("ok")) {
 				t.Errorf("%d bytes are charged, %v", d.At(0).Used, err)

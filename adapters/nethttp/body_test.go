@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // A client that leaves while its request waits leaves the queue immediately, although no handler
@@ -23,9 +24,8 @@ func TestClientLeavesTheQueue(t *testing.T) {
 		"chunks":         "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			gate := memory(t, newClock())
 			queued, end, entered := make(chan int, 10), make(chan struct{}), make(chan struct{})
-			g, s := chat(t, gate, func(cfg *nethttp.Config) {
+			g, s := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
 				cfg.BufferBody = 2
 				cfg.Slot.MaxWait = generous
 				cfg.Slot.Caps[1].Limit = 1
@@ -41,13 +41,8 @@ func TestClientLeavesTheQueue(t *testing.T) {
 			})))
 			defer srv.Close()
 			send := func() net.Conn {
-				c, err := net.Dial("tcp", srv.Listener.Addr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := fmt.Fprint(c, strings.Replace(head, "\r\n", "\r\nHost: x\r\nX-Tenant: acme\r\nX-User: ann\r\n", 1)); err != nil {
-					t.Fatal(err)
-				}
+				c := gatetest.Must(net.Dial("tcp", srv.Listener.Addr().String()))(t)
+				gatetest.Must(fmt.Fprint(c, strings.Replace(head, "\r\n", "\r\nHost: x\r\nX-Tenant: acme\r\nX-User: ann\r\n", 1)))(t)
 				return c
 			}
 			first := send()
@@ -55,9 +50,7 @@ func TestClientLeavesTheQueue(t *testing.T) {
 			<-entered
 			second := send()
 			<-queued
-			if err := second.Close(); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, second.Close())
 			holders(t, s, "acme", 1)
 			end <- struct{}{}
 			holders(t, s, "acme", 0)

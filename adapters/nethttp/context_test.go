@@ -14,10 +14,7 @@ type testKey struct{}
 
 // An admission makes contexts that do not depend on each other, and they end with their parents.
 func TestWithContext(t *testing.T) {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
 	g := core.Must(nethttp.Limit(gate, "p", core.PerHour(1), keyfunc.RemoteIP()))
 	r := httptest.NewRequest("GET", "/", nil)
 	a := g.Admit(r)

@@ -15,10 +15,7 @@ import (
 func TestCachedDenial(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		gate, err := core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: 30 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		gate := core.Must(core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: 30 * time.Second}))
 		hour := core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 1}
 		for _, c := range []struct {
 			name         string

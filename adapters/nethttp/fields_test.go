@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 )
@@ -90,36 +91,20 @@ func TestNumbersInHeadersAreExact(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		clock := core.NewManualClock(time.Unix(1_800_000_000, 123_456_000))
-		gate, err := core.NewMemory(core.Config{Clock: clock.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		gate := core.Must(core.NewMemory(core.Config{Clock: clock.Now}))
 		charges := make(map[string]core.Charge)
-		key, err := core.NewKey("all")
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := core.Must(core.NewKey("all"))
 		cfg := nethttp.Config{Gate: gate}
 		for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 4, rapid.ID).Draw(t, "policies") {
-			p, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: limits[name]})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := core.Must(core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: limits[name]}))
 			cost := rapid.Int64Range(1, 4).Draw(t, "cost")
 			charges[name] = core.Charge{Policy: p, Key: key, Cost: cost}
 			cfg.Rules = append(cfg.Rules, nethttp.Rule{Policy: p, Key: keyfunc.Must(keyfunc.Static("all")), Cost: func(*http.Request) int64 { return cost }})
 		}
-		g, err := nethttp.NewGuard(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := core.Must(nethttp.NewGuard(cfg))
 		h := g.Handler(http.HandlerFunc(ok))
 		peek := func(charges ...core.Charge) core.Decision {
-			d, err := gate.Peek(t.Context(), charges...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return d
+			return gatetest.Must(gate.Peek(t.Context(), charges...))(t)
 		}
 		for range rapid.IntRange(1, 12).Draw(t, "requests") {
 			clock.Advance(time.Duration(rapid.Int64Range(0, 3e6).Draw(t, "pause")) * time.Microsecond)
@@ -183,14 +168,8 @@ func TestNumbersInHeadersAreExact(t *testing.T) {
 func TestFieldsAreTrueOnRedis(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		gate, err := core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: generous})
-		if err != nil {
-			t.Fatal(err)
-		}
-		key, err := core.NewKey("all")
-		if err != nil {
-			t.Fatal(err)
-		}
+		gate := core.Must(core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: generous}))
+		key := core.Must(core.NewKey("all"))
 		day := 24 * time.Hour
 		for name, limit := range map[string]core.Algorithm{
 			"bucket": core.TokenBucket{Rate: 10, Per: day, Burst: 10}, "leaky": core.LeakyBucket{Rate: 10, Per: day, Capacity: 10},
@@ -203,10 +182,7 @@ func TestFieldsAreTrueOnRedis(t *testing.T) {
 			for want := int64(7); ; want -= 3 {
 				r := get(h)
 				left, wait := tells(t, r, "RateLimit")[name], retryAfter(t, r)
-				d, err := gate.Peek(t.Context(), core.Charge{Policy: p, Key: key, Cost: 3})
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := gatetest.Must(gate.Peek(t.Context(), core.Charge{Policy: p, Key: key, Cost: 3}))(t)
 				says := d.At(0)
 				if wait > 0 {
 					want += 3
@@ -234,24 +210,20 @@ func TestFieldsAreTrueOnRedis(t *testing.T) {
 // Redis is down.
 func TestLogHasOneQuota(t *testing.T) {
 	const want = `"p";q=5;w=10`
-	log := core.PolicyConfig{Name: "p", Algorithm: core.SlidingLog{Windows: []core.Window{
+	log := rules(t, core.PolicyConfig{Name: "p", Algorithm: core.SlidingLog{Windows: []core.Window{
 		{Limit: 3, Width: time.Second}, {Limit: 5, Width: 10 * time.Second},
-	}}}
+	}}})
 	clock := newClock()
-	h := guard(t, nethttp.Config{Gate: memory(t, clock), Rules: rules(t, log)}).Handler(http.HandlerFunc(ok))
-	for i := range 12 {
-		r := get(h)
-		if got := r.Header.Get("RateLimit-Policy"); got != want {
-			t.Errorf("response %d, %d: %s", i, r.StatusCode, got)
-		}
-		if i%3 == 2 {
-			clock.advance(time.Second)
-		}
-	}
-	h = guard(t, nethttp.Config{Gate: dead(t), Rules: rules(t, log)}).Handler(http.HandlerFunc(ok))
-	for range 5 {
-		if got := get(h).Header.Get("RateLimit-Policy"); got != want {
-			t.Errorf("while Redis is down: %s", got)
+	for name, gate := range map[string]*core.Gate{"memory": memory(t, clock), "Redis is down": dead(t)} {
+		h := served(t, nethttp.Config{Gate: gate, Rules: log})
+		for i := range 12 {
+			r := get(h)
+			if got := r.Header.Get("RateLimit-Policy"); got != want {
+				t.Errorf("%s, response %d, %d: %s", name, i, r.StatusCode, got)
+			}
+			if i%3 == 2 {
+				clock.advance(time.Second)
+			}
 		}
 	}
 }

@@ -70,10 +70,3 @@ func TestLongestWait(t *testing.T) {
 		}
 	}
 }
-
-func TestLongestWaitIsChecked(t *testing.T) {
-	_, err := nethttp.NewGuard(nethttp.Config{LongestWait: -1})
-	if err == nil || !strings.Contains(err.Error(), "Config.LongestWait is -1ns: it must not be negative") {
-		t.Error(err)
-	}
-}

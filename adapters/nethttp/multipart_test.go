@@ -9,19 +9,12 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/adapters/nethttp"
-	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // A form that was parsed outside the Guard keeps its uploads, even if a Cost reads the body.
 func TestCostBodyKeepsUploads(t *testing.T) {
-	gate := core.Must(core.NewMemory(core.Config{}))
-	guard := core.Must(nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
-		Policy:   core.Must(core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(10)})),
-		Key:      keyfunc.RemoteIP(),
-		CostBody: 10,
-		Cost:     func(*http.Request) int64 { return 1 },
-	}}}))
+	guard := priced(t, nethttp.Rule{CostBody: 10, Cost: func(*http.Request) int64 { return 1 }})
 	var uploaded []byte
 	inner := guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		file, _, err := r.FormFile("upload")
@@ -40,17 +33,10 @@ func TestCostBodyKeepsUploads(t *testing.T) {
 	})
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
-	part, err := form.CreateFormFile("upload", "file")
-	if err != nil {
-		t.Fatal(err)
-	}
+	part := gatetest.Must(form.CreateFormFile("upload", "file"))(t)
 	content := bytes.Repeat([]byte("x"), 20<<20)
-	if _, err := part.Write(content); err != nil {
-		t.Fatal(err)
-	}
-	if err := form.Close(); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(part.Write(content))(t)
+	gatetest.NoError(t, form.Close())
 	r := httptest.NewRequest(http.MethodPost, "/", &body)
 	r.Header.Set("Content-Type", form.FormDataContentType())
 	outer.ServeHTTP(httptest.NewRecorder(), r)

@@ -2,14 +2,12 @@ package nethttp_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +15,8 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 )
@@ -24,24 +24,24 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 // clock is a clock that the test moves.
-type clock struct{ micros atomic.Int64 }
+type clock struct{ *core.ManualClock }
 
-func newClock() *clock {
-	c := new(clock)
-	c.micros.Store(1_800_000_000_000_000)
-	return c
-}
+func newClock() *clock { return &clock{core.NewManualClock(time.UnixMicro(1_800_000_000_000_000))} }
 
-func (c *clock) Now() time.Time          { return time.UnixMicro(c.micros.Load()) }
-func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
+func (c *clock) advance(d time.Duration) { c.Advance(d) }
 
 func memory(t *testing.T, c *clock) *core.Gate {
+	return gatetest.Memory(t, core.Config{Clock: c.Now})
+}
+
+// served returns a handler behind the Guard of cfg, which answers "ok". The Gate is in memory if cfg
+// has none.
+func served(t *testing.T, cfg nethttp.Config) http.Handler {
 	t.Helper()
-	g, err := core.NewMemory(core.Config{Clock: c.Now})
-	if err != nil {
-		t.Fatal(err)
+	if cfg.Gate == nil {
+		cfg.Gate = memory(t, newClock())
 	}
-	return g
+	return guard(t, cfg).Handler(http.HandlerFunc(ok))
 }
 
 // dead returns a gate whose Redis refuses connections.
@@ -54,29 +54,15 @@ func deadWith(t *testing.T, cfg core.Config) *core.Gate {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
 	t.Cleanup(func() { client.Close() })
-	g, err := core.NewRedis(client, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return core.Must(core.NewRedis(client, cfg))
 }
 
 func policy(t *testing.T, cfg core.PolicyConfig) *core.Policy {
-	t.Helper()
-	p, err := core.NewPolicy(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return core.Must(core.NewPolicy(cfg))
 }
 
 func guard(t *testing.T, cfg nethttp.Config) *nethttp.Guard {
-	t.Helper()
-	g, err := nethttp.NewGuard(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return core.Must(nethttp.NewGuard(cfg))
 }
 
 // observed returns a Config.Observe that is told of admissions only.
@@ -98,10 +84,7 @@ func get(h http.Handler, change ...func(*http.Request)) *http.Response {
 
 func body(t *testing.T, r *http.Response) string {
 	t.Helper()
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := gatetest.Must(io.ReadAll(r.Body))(t)
 	return string(b)
 }
 
@@ -123,11 +106,9 @@ func expect(t *testing.T, r *http.Response, status int, headers map[string]strin
 
 func TestLimit(t *testing.T) {
 	c := newClock()
-	limit, err := nethttp.Limit(memory(t, c), "hello", core.TokenBucket{Rate: 30, Per: time.Minute, Burst: 3}, keyfunc.RemoteIP())
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := limit.Handler(http.HandlerFunc(ok))
+	h := core.Must(nethttp.Limit(
+		memory(t, c), "hello", core.TokenBucket{Rate: 30, Per: time.Minute, Burst: 3}, keyfunc.RemoteIP(),
+	)).Handler(http.HandlerFunc(ok))
 	const quota = `"hello";q=3;w=6`
 	expect(t, get(h), 200, map[string]string{"RateLimit": `"hello";r=2;t=2`, "RateLimit-Policy": quota})
 	expect(t, get(h), 200, map[string]string{"RateLimit": `"hello";r=1;t=2`, "RateLimit-Policy": quota})
@@ -145,8 +126,6 @@ func TestLimit(t *testing.T) {
 	if got := body(t, denied); got != want {
 		t.Errorf("body %s", got)
 	}
-	expect(t, get(h, func(r *http.Request) { r.RemoteAddr = "192.0.2.99:1" }), 200,
-		map[string]string{"RateLimit": `"hello";r=2;t=2`, "RateLimit-Policy": quota})
 	c.advance(2 * time.Second)
 	if got := get(h).StatusCode; got != 200 {
 		t.Errorf("after Retry-After: %d", got)
@@ -155,6 +134,7 @@ func TestLimit(t *testing.T) {
 
 func TestHeaders(t *testing.T) {
 	never := core.TokenBucket{Burst: 2}
+	few := core.PolicyConfig{Name: "few", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}}
 	two := []core.PolicyConfig{
 		{Name: "burst", Algorithm: core.TokenBucket{Rate: 10, Per: time.Second, Burst: 20}},
 		{Name: "daily", Algorithm: core.TokenBucket{Rate: 1000, Per: 24 * time.Hour, Burst: 1000}},
@@ -171,55 +151,32 @@ func TestHeaders(t *testing.T) {
 			"RateLimit-Policy": `"burst";q=20;w=2, "daily";q=1000;w=86400`,
 			"RateLimit":        `"burst";r=17;t=1, "daily";r=997;t=87`,
 		}},
-		{"less than a second", nethttp.Draft11{}, []core.PolicyConfig{{Name: "fast", Algorithm: core.TokenBucket{Rate: 100, Per: time.Second, Burst: 10}}}, 0, 200,
-			map[string]string{"RateLimit-Policy": `"fast";q=100;w=1`, "RateLimit": `"fast";r=9;t=1`}},
 		{"never refills, allowed", nethttp.Draft11{}, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 0, 200,
 			map[string]string{"RateLimit-Policy": `"gift";q=2`, "RateLimit": `"gift";r=1`}},
 		{"never refills, denied", nethttp.Draft11{}, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 2, 429,
 			map[string]string{"RateLimit-Policy": `"gift";q=2`, "RateLimit": `"gift";r=0`, "Cache-Control": "no-store"}},
-		{"unlimited", nethttp.Draft11{}, []core.PolicyConfig{{Name: "free", Algorithm: core.Unlimited{}}}, 0, 200, nil},
-		{"deny all", nethttp.Draft11{}, []core.PolicyConfig{{Name: "shut", Algorithm: core.DenyAll{}}}, 0, 403,
-			map[string]string{"RateLimit-Policy": `"shut";q=0`, "RateLimit": `"shut";r=0`, "Cache-Control": "no-store"}},
 		{"shadow is not stated", nethttp.Draft11{}, []core.PolicyConfig{{Name: "new", Algorithm: core.TokenBucket{Burst: 1}, Shadow: true}}, 2, 200, nil},
 		{"legacy delta, allowed: the smallest part left", nethttp.Legacy{}, two, 2, 200, map[string]string{
 			"X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "17", "X-RateLimit-Reset": "1"}},
-		{"legacy delta, denied", nethttp.Legacy{}, []core.PolicyConfig{{Name: "few", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}}}, 2, 429,
-			map[string]string{"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "120", "Retry-After": "60", "Cache-Control": "no-store"}},
 		{"legacy, never refills", nethttp.Legacy{Epoch: true}, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 0, 200,
 			map[string]string{"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "1"}},
-		{"no headers, denied", nethttp.None{}, []core.PolicyConfig{{Name: "few", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}}}, 2, 429,
+		{"no headers, denied", nethttp.None{}, []core.PolicyConfig{few}, 2, 429,
 			map[string]string{"Retry-After": "60", "Cache-Control": "no-store"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfg := nethttp.Config{Gate: memory(t, newClock()), Dialect: c.dialect}
-			for _, p := range c.policies {
-				cfg.Rules = append(cfg.Rules, nethttp.Rule{Policy: policy(t, p), Key: keyfunc.RemoteIP()})
-			}
-			h := guard(t, cfg).Handler(http.HandlerFunc(ok))
+			h := served(t, nethttp.Config{Dialect: c.dialect, Rules: rules(t, c.policies...)})
 			for range c.spend {
 				get(h)
 			}
 			expect(t, get(h), c.status, c.want)
 		})
 	}
-	t.Run("legacy epoch", func(t *testing.T) {
-		cfg := nethttp.Config{Gate: memory(t, newClock()), Dialect: nethttp.Legacy{Epoch: true}, Rules: []nethttp.Rule{
-			{Policy: policy(t, core.PolicyConfig{Name: "hourly", Algorithm: core.PerHour(1)}), Key: keyfunc.RemoteIP()}}}
-		before := time.Now().Add(time.Hour).Unix()
-		r := get(guard(t, cfg).Handler(http.HandlerFunc(ok)))
-		after := time.Now().Add(time.Hour).Unix() + 1
-		var reset json.Number = json.Number(r.Header.Get("X-RateLimit-Reset"))
-		if n, err := reset.Int64(); err != nil || n < before || n > after {
-			t.Errorf("X-RateLimit-Reset %q, want one from %d to %d", reset, before, after)
-		}
-	})
 	t.Run("legacy epoch of a window", func(t *testing.T) {
 		c := newClock()
-		cfg := nethttp.Config{Gate: memory(t, c), Dialect: nethttp.Legacy{Epoch: true}, Rules: []nethttp.Rule{{
-			Policy: policy(t, core.PolicyConfig{Name: "hourly", Algorithm: core.FixedWindow{Limit: 2, Window: time.Hour}}),
-			Key:    keyfunc.RemoteIP(),
-		}}}
-		h := guard(t, cfg).Handler(http.HandlerFunc(ok))
+		h := served(t, nethttp.Config{
+			Gate: memory(t, c), Dialect: nethttp.Legacy{Epoch: true},
+			Rules: rules(t, core.PolicyConfig{Name: "hourly", Algorithm: core.FixedWindow{Limit: 2, Window: time.Hour}}),
+		})
 		want := strconv.FormatInt(c.Now().Truncate(time.Hour).Add(time.Hour).Unix(), 10)
 		for range 3 { // one is denied
 			if got := get(h).Header.Get("X-RateLimit-Reset"); got != want {
@@ -231,18 +188,11 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestTwoRulesAreOneDecision(t *testing.T) {
-	c := newClock()
-	tenant := policy(t, core.PolicyConfig{Name: "tenant", Algorithm: core.PerMinute(2)})
-	user := policy(t, core.PolicyConfig{Name: "user", Algorithm: core.PerMinute(100)})
-	gate := memory(t, c)
-	g := guard(t, nethttp.Config{Gate: gate, Scope: keyfunc.Must(keyfunc.Header("X-Tenant")), Rules: []nethttp.Rule{
-		{Policy: tenant, Key: keyfunc.Must(keyfunc.Static("all"))},
-		{Policy: user, Key: keyfunc.Must(keyfunc.Header("X-Api-Key")), Cost: func(r *http.Request) int64 { return 3 }},
+	h := served(t, nethttp.Config{Scope: keyfunc.Must(keyfunc.Header("X-Tenant")), Rules: []nethttp.Rule{
+		{Policy: policy(t, core.PolicyConfig{Name: "tenant", Algorithm: core.PerMinute(2)}), Key: keyfunc.Must(keyfunc.Static("all"))},
+		{Policy: policy(t, core.PolicyConfig{Name: "user", Algorithm: core.PerMinute(100)}), Key: keyfunc.Must(keyfunc.Header("X-User")),
+			Cost: func(r *http.Request) int64 { return 3 }},
 	}})
-	h := g.Handler(http.HandlerFunc(ok))
-	as := func(tenant, key string) func(*http.Request) {
-		return func(r *http.Request) { r.Header.Set("X-Tenant", tenant); r.Header.Set("X-Api-Key", key) }
-	}
 	get(h, as("acme", "k1"))
 	get(h, as("acme", "k1"))
 	expect(t, get(h, as("acme", "k1")), 429, map[string]string{
@@ -256,44 +206,62 @@ func TestTwoRulesAreOneDecision(t *testing.T) {
 }
 
 func TestNoKey(t *testing.T) {
-	broken := func(*http.Request) (string, error) { return "", errors.New("secret detail") }
-	empty := func(*http.Request) (string, error) { return "", nil }
+	fails := func(err error) keyfunc.Func { return func(*http.Request) (string, error) { return "", err } }
+	broken, empty, ambiguous := fails(errors.New("secret detail")), fails(nil), fails(keyfunc.ErrAmbiguous)
+	both := fails(errors.Join(keyfunc.ErrNoKey, keyfunc.ErrAmbiguous))
 	for _, c := range []struct {
 		name   string
 		rule   nethttp.Rule
 		scope  keyfunc.Func
+		cap    keyfunc.Func
 		status int
 	}{
-		{"missing header", nethttp.Rule{Key: keyfunc.Must(keyfunc.Header("X-Api-Key"))}, nil, 400},
-		{"missing header, skipped", nethttp.Rule{Key: keyfunc.Must(keyfunc.Header("X-Api-Key")), NoKey: nethttp.NoKeySkip}, nil, 200},
-		{"empty key", nethttp.Rule{Key: empty}, nil, 400},
-		{"empty key, skipped", nethttp.Rule{Key: empty, NoKey: nethttp.NoKeySkip}, nil, 200},
-		{"missing scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, keyfunc.Must(keyfunc.Header("X-Tenant")), 400},
-		{"missing scope, the key may be missing", nethttp.Rule{Key: keyfunc.RemoteIP(), NoKey: nethttp.NoKeySkip}, keyfunc.Must(keyfunc.Header("X-Tenant")), 400},
-		{"empty scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, empty, 400},
-		{"failing key", nethttp.Rule{Key: broken, NoKey: nethttp.NoKeySkip}, nil, 500},
-		{"failing scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, broken, 500},
-		{"negative cost", nethttp.Rule{Key: keyfunc.RemoteIP(), Cost: func(*http.Request) int64 { return -1 }}, nil, 500},
-		{"skipped", nethttp.Rule{Key: broken, Skip: func(*http.Request) bool { return true }}, nil, 200},
+		{"missing header", nethttp.Rule{Key: keyfunc.Must(keyfunc.Header("X-Api-Key"))}, nil, nil, 400},
+		{"missing header, skipped", nethttp.Rule{Key: keyfunc.Must(keyfunc.Header("X-Api-Key")), NoKey: nethttp.NoKeySkip}, nil, nil, 200},
+		{"empty key", nethttp.Rule{Key: empty}, nil, nil, 400},
+		{"empty key, skipped", nethttp.Rule{Key: empty, NoKey: nethttp.NoKeySkip}, nil, nil, 200},
+		{"missing scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, keyfunc.Must(keyfunc.Header("X-Tenant")), nil, 400},
+		{"missing scope, the key may be missing", nethttp.Rule{Key: keyfunc.RemoteIP(), NoKey: nethttp.NoKeySkip}, keyfunc.Must(keyfunc.Header("X-Tenant")), nil, 400},
+		{"empty scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, empty, nil, 400},
+		{"failing key", nethttp.Rule{Key: broken, NoKey: nethttp.NoKeySkip}, nil, nil, 500},
+		{"failing scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, broken, nil, 500},
+		{"negative cost", nethttp.Rule{Key: keyfunc.RemoteIP(), Cost: func(*http.Request) int64 { return -1 }}, nil, nil, 500},
+		{"skipped, and no scope", nethttp.Rule{Key: broken, Skip: func(*http.Request) bool { return true }}, empty, nil, 200},
+		// The handler may read the value that the client is limited by.
+		{"ambiguous key", nethttp.Rule{Key: ambiguous, NoKey: nethttp.NoKeySkip}, nil, nil, 400},
+		{"missing and ambiguous key", nethttp.Rule{Key: both, NoKey: nethttp.NoKeySkip}, nil, nil, 400},
+		{"ambiguous scope", nethttp.Rule{Key: keyfunc.RemoteIP(), NoKey: nethttp.NoKeySkip}, ambiguous, nil, 400},
+		{"ambiguous key of a cap", nethttp.Rule{Key: empty, NoKey: nethttp.NoKeySkip}, nil, ambiguous, 400},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.rule.Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)})
 			var seen *nethttp.Admission
-			h := guard(t, nethttp.Config{
+			cfg := nethttp.Config{
 				Gate: memory(t, newClock()), Rules: []nethttp.Rule{c.rule}, Scope: c.scope,
 				Observe: observed(func(a *nethttp.Admission) { seen = a }),
-			}).Handler(http.HandlerFunc(ok))
+			}
+			if c.cap != nil {
+				cfg.Slot = &nethttp.Slot{Semaphore: newSemaphore(t, cfg.Gate, semaphore.Config{}), Caps: []nethttp.Cap{{Key: c.cap, Limit: 1}}}
+			}
+			h := served(t, cfg)
 			for range 3 { // a skipped request is not counted, and a refused one has no key
 				r := get(h)
 				if r.StatusCode != c.status {
 					t.Fatalf("status %d, want %d", r.StatusCode, c.status)
 				}
-				if s := body(t, r); strings.Contains(s, "secret") || strings.Contains(s, "X-Api-Key") {
+				s := body(t, r)
+				if strings.Contains(s, "secret") || strings.Contains(s, "X-Api-Key") {
 					t.Errorf("the body reveals: %s", s)
+				}
+				if strings.Contains(s, "ambiguous") != errors.Is(seen.Err(), keyfunc.ErrAmbiguous) {
+					t.Errorf("%v: %s", seen.Err(), s)
 				}
 			}
 			if (seen.Err() != nil) != (c.status != 200) {
 				t.Errorf("Err is %v", seen.Err())
+			}
+			if d := seen.Decision(); d.Len() != 0 || d.Source != core.SourceNone || d.Allowed != (c.status == 200) {
+				t.Errorf("%d results from %v, allowed %v", d.Len(), d.Source, d.Allowed)
 			}
 		})
 	}
@@ -313,16 +281,12 @@ func TestRedisDown(t *testing.T) {
 			"RateLimit-Policy": `"p";q=2;w=120`, "Retry-After": "1", "Cache-Control": "no-store"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := policy(t, core.PolicyConfig{
-				Name: "p", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}, OnFailure: c.mode})
-			h := guard(t, nethttp.Config{Gate: dead(t), Rules: []nethttp.Rule{
-				{Policy: p, Key: keyfunc.RemoteIP()}}}).Handler(http.HandlerFunc(ok))
+			h := served(t, nethttp.Config{Gate: dead(t), Rules: rules(t, core.PolicyConfig{
+				Name: "p", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}, OnFailure: c.mode})})
 			for i, status := range c.statuses {
 				r := get(h)
 				if i < len(c.statuses)-1 {
-					if r.StatusCode != status {
-						t.Errorf("request %d: status %d, want %d", i, r.StatusCode, status)
-					}
+					answers(t, r, status)
 					continue
 				}
 				expect(t, r, status, c.want)
@@ -335,18 +299,16 @@ func TestRedisDown(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
-	p := policy(t, core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}})
-	rules := []nethttp.Rule{{Policy: p, Key: keyfunc.RemoteIP()}}
-	own := guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules,
-		Refuse: func(w http.ResponseWriter, _ *http.Request, a *nethttp.Admission) {
-			w.Header().Set("Ratelimit", "mine")
-			w.WriteHeader(418)
-			_, _ = io.WriteString(w, strings.Join(a.Violated(), ","))
-		}}).Handler(http.HandlerFunc(ok))
+	all := rules(t, core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}})
+	own := served(t, nethttp.Config{Rules: all, Refuse: func(w http.ResponseWriter, _ *http.Request, a *nethttp.Admission) {
+		w.Header().Set("Ratelimit", "mine")
+		w.WriteHeader(418)
+		_, _ = io.WriteString(w, strings.Join(a.Violated(), ","))
+	}})
 	if r := get(own); r.StatusCode != 418 || body(t, r) != "p" || r.Header.Get("RateLimit") != "mine" {
 		t.Errorf("own refusal: %d %v", r.StatusCode, r.Header)
 	}
-	blank := guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules, Dialect: nethttp.Draft11{Refusal: nethttp.Refusal{ProblemBase: nethttp.AboutBlank}}}).Handler(http.HandlerFunc(ok))
+	blank := served(t, nethttp.Config{Rules: all, Dialect: nethttp.Draft11{Refusal: nethttp.Refusal{ProblemBase: nethttp.AboutBlank}}})
 	if s := body(t, get(blank)); !strings.HasPrefix(s, `{"type":"about:blank","title":"Forbidden"`) {
 		t.Errorf("about:blank: %s", s)
 	}
@@ -357,48 +319,33 @@ func TestRefuse(t *testing.T) {
 }
 
 func TestHandlerSeesTheDecision(t *testing.T) {
-	limit, err := nethttp.Limit(memory(t, newClock()), "hello", core.PerMinute(5), keyfunc.RemoteIP())
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d := nethttp.AdmissionFromContext(r.Context()).Decision()
-		if !d.Allowed || d.At(0).Remaining != 4 {
+	limit := core.Must(nethttp.Limit(memory(t, newClock()), "hello", core.PerMinute(5), keyfunc.RemoteIP()))
+	get(limit.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if d := nethttp.AdmissionFromContext(r.Context()).Decision(); !d.Allowed || d.At(0).Remaining != 4 {
 			t.Errorf("decision %+v", d)
 		}
-		w.Header().Del("RateLimit")
-	}))
-	if r := get(h); r.Header.Get("RateLimit") != "" {
-		t.Error("the handler cannot remove a header")
-	}
+	})))
 	if a := nethttp.AdmissionFromContext(context.Background()); a != nil || a.Decision().Len() != 0 {
 		t.Error("a decision in a context without one")
 	}
 }
 
+// Two guards state both limits in headers that are lists, and the smaller part left in legacy ones.
 func TestStackedGuards(t *testing.T) {
 	gate := memory(t, newClock())
-	of := func(name string, limit core.Algorithm) func(http.Handler) http.Handler {
-		return guard(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{
-			{Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: limit}), Key: keyfunc.RemoteIP()}}}).Handler
+	of := func(d nethttp.Dialect, name string, limit int64) func(http.Handler) http.Handler {
+		return guard(t, nethttp.Config{
+			Gate: gate, Dialect: d, Rules: rules(t, core.PolicyConfig{Name: name, Algorithm: core.PerMinute(limit)}),
+		}).Handler
 	}
-	h := of("outer", core.PerMinute(60))(of("inner", core.PerMinute(1))(http.HandlerFunc(ok)))
+	h := of(nil, "outer", 60)(of(nil, "inner", 1)(http.HandlerFunc(ok)))
 	get(h)
 	expect(t, get(h), 429, map[string]string{
 		"RateLimit":        `"outer";r=58;t=1 | "inner";r=0;t=60`,
 		"RateLimit-Policy": `"outer";q=60;w=60 | "inner";q=1;w=60`,
 		"Retry-After":      "60", "Cache-Control": "no-store",
 	})
-}
-
-// Two guards with legacy headers state the limit with the smaller part left.
-func TestStackedGuardsWithLegacyHeaders(t *testing.T) {
-	gate := memory(t, newClock())
-	of := func(name string, limit core.Algorithm) func(http.Handler) http.Handler {
-		return guard(t, nethttp.Config{Gate: gate, Dialect: nethttp.Legacy{}, Rules: []nethttp.Rule{
-			{Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: limit}), Key: keyfunc.RemoteIP()}}}).Handler
-	}
-	few, many := of("few", core.PerMinute(2)), of("many", core.PerMinute(100))
+	few, many := of(nethttp.Legacy{}, "few", 2), of(nethttp.Legacy{}, "many", 100)
 	for _, h := range []http.Handler{few(many(http.HandlerFunc(ok))), many(few(http.HandlerFunc(ok)))} {
 		if r := get(h); r.Header.Get("X-RateLimit-Limit") != "2" {
 			t.Errorf("%v", r.Header)
@@ -409,10 +356,7 @@ func TestStackedGuardsWithLegacyHeaders(t *testing.T) {
 // The request outside the guard has the pattern that the mux inside sets, also if the handler
 // panics. The handler's ResponseWriter unwraps to the one outside the guard.
 func TestPatternAndWriterPassThrough(t *testing.T) {
-	limit, err := nethttp.Limit(memory(t, newClock()), "hello", core.PerMinute(5), keyfunc.RemoteIP())
-	if err != nil {
-		t.Fatal(err)
-	}
+	limit := core.Must(nethttp.Limit(memory(t, newClock()), "hello", core.PerMinute(5), keyfunc.RemoteIP()))
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /users/{id}", func(w http.ResponseWriter, r *http.Request) {
 		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
@@ -442,24 +386,62 @@ func TestPatternAndWriterPassThrough(t *testing.T) {
 
 func TestNewGuardFaults(t *testing.T) {
 	p := policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)})
-	_, err := nethttp.NewGuard(nethttp.Config{Rules: []nethttp.Rule{
-		{Policy: p, Key: keyfunc.RemoteIP()}, {Policy: p, NoKey: 7}, {Key: keyfunc.RemoteIP()},
-	}})
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, want := range []string{
-		"nethttp: Config.Gate is nil", `Config.Rules[1].Policy is named "p", like that of another rule`, "Config.Rules[1].Key is nil",
-		"Config.Rules[1].NoKey is 7", "Config.Rules[2].Policy is missing",
+	gate := memory(t, newClock())
+	rule := []nethttp.Rule{{Policy: p, Key: keyfunc.RemoteIP()}}
+	other := newSemaphore(t, memory(t, newClock()), semaphore.Config{})
+	for name, c := range map[string]struct {
+		cfg  nethttp.Config
+		want []string
+	}{
+		"rules": {nethttp.Config{Rules: []nethttp.Rule{
+			{Policy: p, Key: keyfunc.RemoteIP()}, {Policy: p, NoKey: 7}, {Key: keyfunc.RemoteIP()}, {Policy: new(core.Policy), Key: keyfunc.RemoteIP()},
+		}}, []string{
+			"nethttp: Config.Gate is nil", `Config.Rules[1].Policy is named "p", like that of another rule`, "Config.Rules[1].Key is nil",
+			"Config.Rules[1].NoKey is 7", "Config.Rules[2].Policy is missing", "Config.Rules[3].Policy",
+		}},
+		"no rules": {nethttp.Config{Gate: gate}, []string{"Config.Rules is empty"}},
+		"caps": {nethttp.Config{Gate: gate, Rules: rule, MaxDelay: -1, LongestWait: -1, Slot: &nethttp.Slot{
+			MaxWait: -1, Caps: []nethttp.Cap{
+				{Name: "p", Key: keyfunc.RemoteIP(), Limit: 1, Floor: 1}, {Name: "a b", Share: 1001, Floor: -1},
+			},
+		}}, []string{
+			"Config.MaxDelay is -1ns", "Config.LongestWait is -1ns: it must not be negative",
+			"Config.Slot.Semaphore is nil", "Config.Slot.MaxWait is -1ns",
+			`Config.Slot.Caps[0].Name is "p", like that of a rule`, "Config.Slot.Caps[1].Key is nil",
+			"Config.Slot.Caps[1].Limit is 0", `Config.Slot.Caps[1].Name is "a b"`,
+			"Config.Slot.Caps[1].Share is 1001", "Config.Slot.Caps[1].Floor is -1",
+			"Config.Slot.Caps[0] has a Share or a Floor",
+		}},
+		"another Gate": {nethttp.Config{Gate: gate, Rules: rule, Slot: &nethttp.Slot{Semaphore: other}}, []string{
+			"Semaphore is of another Gate", "Caps has 0 entries",
+		}},
+		"blocks": {nethttp.Config{Gate: gate, Blocks: []nethttp.BlockRule{
+			{}, {Policy: p, NoKey: 7},
+			{Policy: bans(t, core.Block{Strikes: 1, Within: 1e9, For: 1e9}), Forget: nethttp.ForgetOn(200)},
+			{Policy: bans(t, core.Block{Strikes: 1, Within: 1e9, For: 1e9})},
+		}}, []string{
+			"Blocks[0].Policy is missing", "Blocks[0].Key is nil", "Blocks[1].Policy has the algorithm core.TokenBucket",
+			"Blocks[1].NoKey is 7", "Blocks[2] forgets strikes", `Blocks[3].Policy is named "bans"`,
+		}},
 	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not in\n%v", want, err)
+		t.Run(name, func(t *testing.T) {
+			_, err := nethttp.NewGuard(c.cfg)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in\n%v", want, err)
+				}
+			}
+		})
+	}
+	for status, valid := range map[int]bool{0: true, 400: true, 402: true, 499: true, -1: false, 200: false, 399: false, 500: false} {
+		if _, err := nethttp.NewGuard(nethttp.Config{Gate: gate, DenyAllStatus: status, Rules: rule}); (err == nil) != valid {
+			t.Errorf("DenyAllStatus %d: %v", status, err)
 		}
 	}
-	if _, err := nethttp.NewGuard(nethttp.Config{Gate: memory(t, newClock())}); err == nil || !strings.Contains(err.Error(), "Config.Rules is empty") {
-		t.Errorf("no rules: %v", err)
-	}
-	if _, err := nethttp.Limit(memory(t, newClock()), "hello", core.TokenBucket{}, keyfunc.RemoteIP()); err == nil || !strings.Contains(err.Error(), "TokenBucket.Burst is 0") {
+	if _, err := nethttp.Limit(gate, "hello", core.TokenBucket{}, keyfunc.RemoteIP()); err == nil || !strings.Contains(err.Error(), "TokenBucket.Burst is 0") {
 		t.Errorf("Limit: %v", err)
 	}
 }
@@ -467,11 +449,7 @@ func TestNewGuardFaults(t *testing.T) {
 func TestRequestOfGoneClientIsNotCharged(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	limit, err := nethttp.Limit(memory(t, newClock()), "hello", core.PerMinute(1), keyfunc.RemoteIP())
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := limit.Handler(http.HandlerFunc(ok))
+	h := served(t, nethttp.Config{Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)})})
 	if r := get(h, func(r *http.Request) { *r = *r.WithContext(ctx) }); r.StatusCode != 503 {
 		t.Errorf("status %d", r.StatusCode)
 	}

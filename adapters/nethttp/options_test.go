@@ -15,18 +15,17 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
 // counted is a guard of 10 requests that never refill.
 func counted(t *testing.T, change ...func(*nethttp.Config)) *nethttp.Guard {
 	t.Helper()
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		t.Fatal(err)
+	cfg := nethttp.Config{
+		Gate:  gatetest.Memory(t, core.Config{}),
+		Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Burst: 10}}),
 	}
-	cfg := nethttp.Config{Gate: gate, Rules: []nethttp.Rule{
-		{Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Burst: 10}}), Key: keyfunc.RemoteIP()}}}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -55,34 +54,25 @@ func TestSkipIsASwitch(t *testing.T) {
 	}
 }
 
+// adapters_test.TestConformance skips a preflight.
 func TestPreflights(t *testing.T) {
-	preflight := func(r *http.Request) {
-		r.Method = http.MethodOptions
-		r.Header.Set("Origin", "https://example.com")
-		r.Header.Set("Access-Control-Request-Method", "DELETE")
-	}
 	for _, c := range []struct {
-		name   string
-		skip   bool
-		change func(*http.Request)
-		want   string
+		name, method, origin, asked string
+		want                        bool
 	}{
-		{"a preflight counts", false, preflight, `"p";r=9`},
-		{"a preflight is skipped", true, preflight, ""},
-		{"OPTIONS alone is none", true, func(r *http.Request) { r.Method = http.MethodOptions }, `"p";r=9`},
-		{"no origin", true, func(r *http.Request) { preflight(r); r.Header.Del("Origin") }, `"p";r=9`},
-		{"what it asks for counts", true, func(r *http.Request) { preflight(r); r.Method = http.MethodDelete }, `"p";r=9`},
+		{"a preflight", http.MethodOptions, "https://example.com", "DELETE", true},
+		{"OPTIONS alone", http.MethodOptions, "", "", false},
+		{"no origin", http.MethodOptions, "", "DELETE", false},
+		{"what it asks for", http.MethodDelete, "https://example.com", "DELETE", false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			g := counted(t, func(cfg *nethttp.Config) {
-				if c.skip {
-					cfg.Skip = nethttp.IsPreflight
-				}
-			})
-			if r := get(g.Handler(http.HandlerFunc(ok)), c.change); r.Header.Get("RateLimit") != c.want {
-				t.Errorf("RateLimit %q, want %q", r.Header.Get("RateLimit"), c.want)
-			}
+		r := forged(func(r *http.Request) {
+			r.Method = c.method
+			r.Header.Set("Origin", c.origin)
+			r.Header.Set("Access-Control-Request-Method", c.asked)
 		})
+		if got := nethttp.IsPreflight(r); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
 	}
 }
 
@@ -201,14 +191,8 @@ func TestMaxDelay(t *testing.T) {
 		}
 		// The slot is taken after the delay, and a request that finds none is not charged.
 		time.Sleep(time.Minute)
-		key, err := core.NewKey("192.0.2.1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		held, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := core.Must(core.NewKey("192.0.2.1"))
+		held := gatetest.Must(s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}}))(t)
 		if r := get(h); r.StatusCode != 429 || !strings.Contains(body(t, r), "concurrent") {
 			t.Errorf("status %d", r.StatusCode)
 		}

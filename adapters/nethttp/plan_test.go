@@ -20,10 +20,7 @@ import (
 func TestPlanIsAskedOnceARequest(t *testing.T) {
 	for _, maxDelay := range []time.Duration{0, time.Second} {
 		gate := memory(t, newClock())
-		semaphore, err := semaphore.New(gate, semaphore.Config{Name: "s"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		semaphore := core.Must(semaphore.New(gate, semaphore.Config{Name: "s"}))
 		asked := int64(0)
 		rule := func(name string) nethttp.Rule {
 			return nethttp.Rule{Key: keyfunc.RemoteIP(), Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: core.PerHour(1)})}
@@ -158,10 +155,7 @@ func TestQuotaOfAPlan(t *testing.T) {
 func TestPlanAllocatesNothing(t *testing.T) {
 	allocs := func(planOf func(*http.Request) (core.Plan, error)) float64 {
 		gate := memory(t, newClock())
-		semaphore, err := semaphore.New(gate, semaphore.Config{Name: "s"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		semaphore := core.Must(semaphore.New(gate, semaphore.Config{Name: "s"}))
 		h := guard(t, nethttp.Config{
 			Gate: gate, Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerSecond(1_000_000)}), Plan: planOf,
 			Slot: &nethttp.Slot{Semaphore: semaphore, Caps: []nethttp.Cap{{Name: "c", Key: keyfunc.RemoteIP(), Limit: 10}}},

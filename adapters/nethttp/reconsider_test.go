@@ -73,10 +73,7 @@ func TestReconsider(t *testing.T) {
 // What blocks, caps, Deny and a missing key refuse is not reconsidered.
 func TestReconsiderIsForRules(t *testing.T) {
 	gate := memory(t, newClock())
-	streams, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streams := core.Must(semaphore.New(gate, semaphore.Config{Name: "streams"}))
 	ban := bans(t, core.Block{Strikes: 1, Within: time.Hour, For: time.Hour})
 	by := keyfunc.Must(keyfunc.Header("X-User"))
 	g := guard(t, nethttp.Config{

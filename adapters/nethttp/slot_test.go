@@ -3,8 +3,8 @@ package nethttp_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 )
@@ -21,30 +22,16 @@ import (
 const generous = 30 * time.Second
 
 func eachGate(t *testing.T, f func(t *testing.T, gate *core.Gate)) {
-	t.Run("memory", func(t *testing.T) {
-		gate, err := core.NewMemory(core.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f(t, gate)
-	})
+	t.Run("memory", func(t *testing.T) { f(t, gatetest.Memory(t, core.Config{})) })
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		gate, err := core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: generous})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f(t, gate)
+		f(t, gatetest.Redis(t, s.Client(t), core.Config{Prefix: s.Prefix}))
 	})
 }
 
 func newSemaphore(t *testing.T, gate *core.Gate, cfg semaphore.Config) *semaphore.Semaphore {
 	t.Helper()
 	cfg.Name = "streams"
-	s, err := semaphore.New(gate, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return core.Must(semaphore.New(gate, cfg))
 }
 
 // chat is a guard of 10 requests that never refill, two streams a user and three a tenant.
@@ -139,15 +126,8 @@ func (o *running) leave() {
 
 func tenantKey(t *testing.T, tenant string) core.Key {
 	t.Helper()
-	scope, err := keyfunc.Must(keyfunc.Header("X-Tenant"))(&http.Request{Header: http.Header{"X-Tenant": {tenant}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := core.NewKey(scope)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	scope := gatetest.Must(keyfunc.Must(keyfunc.Header("X-Tenant"))(&http.Request{Header: http.Header{"X-Tenant": {tenant}}}))(t)
+	return core.Must(core.NewKey(scope))
 }
 
 // holders waits until the tenant has this many holders and no waiters. A waiter that gives up
@@ -387,118 +367,71 @@ func TestConcurrencyDuringOutage(t *testing.T) {
 	for mode, want := range map[core.FailureMode][]int{
 		core.FailLocal: {200, 200, 429}, core.FailOpen: {200, 200, 200}, core.FailClosed: {503, 503, 503},
 	} {
-		gate := dead(t)
-		g := guard(t, nethttp.Config{Slot: &nethttp.Slot{
-			Semaphore: newSemaphore(t, gate, semaphore.Config{OnFailure: mode}),
-			Caps:      []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 2}},
-		}})
-		h := g.Handler
-		var nest func(n int) http.Handler
-		nest = func(n int) http.Handler {
-			if n == len(want) {
-				return http.HandlerFunc(ok)
+		t.Run(mode.String(), func(t *testing.T) {
+			o := newRunning(t, guard(t, nethttp.Config{Slot: &nethttp.Slot{
+				Semaphore: newSemaphore(t, dead(t), semaphore.Config{OnFailure: mode}),
+				Caps:      []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 2}},
+			}}))
+			running := 0
+			for i, status := range want {
+				if status == 200 {
+					o.enter()
+					running++
+				} else if r := o.refused(); r.StatusCode != status || r.Header.Get("Retry-After") == "" {
+					t.Errorf("request %d: status %d, want %d; %v", i, r.StatusCode, status, r.Header)
+				}
 			}
-			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-				r := get(h(nest(n + 1)))
-				if r.StatusCode != want[n] {
-					t.Errorf("mode %v, request %d: status %d, want %d", mode, n, r.StatusCode, want[n])
-				}
-				if r.StatusCode != 200 && r.Header.Get("Retry-After") == "" {
-					t.Errorf("mode %v, request %d: no Retry-After", mode, n)
-				}
-				if r.StatusCode == 503 && n+1 < len(want) {
-					nest(n+1).ServeHTTP(nil, nil)
-				}
-			})
-		}
-		nest(0).ServeHTTP(nil, nil)
+			for range running {
+				o.leave()
+			}
+		})
 	}
 }
 
-func TestConcurrencyFaults(t *testing.T) {
-	gate := memory(t, newClock())
-	p := policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)})
-	rules := []nethttp.Rule{{Policy: p, Key: keyfunc.RemoteIP()}}
-	_, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, MaxDelay: -1, Slot: &nethttp.Slot{
-		MaxWait: -1, Caps: []nethttp.Cap{
-			{Name: "p", Key: keyfunc.RemoteIP(), Limit: 1, Floor: 1}, {Name: "a b", Share: 1001, Floor: -1},
-		},
-	}})
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, want := range []string{
-		"Config.MaxDelay is -1ns", "Config.Slot.Semaphore is nil", "Config.Slot.MaxWait is -1ns",
-		`Config.Slot.Caps[0].Name is "p", like that of a rule`, "Config.Slot.Caps[1].Key is nil",
-		"Config.Slot.Caps[1].Limit is 0", `Config.Slot.Caps[1].Name is "a b"`,
-		"Config.Slot.Caps[1].Share is 1001", "Config.Slot.Caps[1].Floor is -1",
-		"Config.Slot.Caps[0] has a Share or a Floor",
+// A panic in OnQueue or in Observe holds no slot and spends nothing.
+func TestPanicsOfHooksSpendNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		before int // requests that run meanwhile
+		change func(*nethttp.Config)
+	}{
+		"OnQueue": {2, func(cfg *nethttp.Config) {
+			cfg.Slot.MaxWait = generous
+			cfg.Slot.OnQueue = func(*http.Request, int) { panic(http.ErrAbortHandler) }
+		}},
+		"Observe":          {0, func(*nethttp.Config) {}},
+		"Observe, delayed": {0, func(cfg *nethttp.Config) { cfg.MaxDelay = time.Second }},
 	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not in\n%v", want, err)
-		}
-	}
-	other := newSemaphore(t, memory(t, newClock()), semaphore.Config{})
-	_, err = nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, Slot: &nethttp.Slot{Semaphore: other}})
-	if err == nil || !strings.Contains(err.Error(), "Semaphore is of another Gate") || !strings.Contains(err.Error(), "Caps has 0 entries") {
-		t.Errorf("%v", err)
-	}
-}
-
-// A panic in OnQueue holds no slot and spends nothing.
-func TestPanicInQueue(t *testing.T) {
-	gate := memory(t, newClock())
-	g, s := chat(t, gate, func(cfg *nethttp.Config) {
-		cfg.Slot.MaxWait = generous
-		cfg.Slot.OnQueue = func(*http.Request, int) { panic("mine") }
-	})
-	o := newRunning(t, g)
-	o.enter(as("acme", "ann"))
-	o.enter(as("acme", "ann"))
-	func() {
-		defer func() {
-			if recover() != "mine" {
-				t.Error("the panic is gone")
-			}
-		}()
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		as("acme", "ann")(r)
-		o.handler.ServeHTTP(httptest.NewRecorder(), r)
-	}()
-	o.leave()
-	o.leave()
-	if r := get(o.handlerOnce(), as("acme", "ann")); r.Header.Get("RateLimit") != `"requests";r=7` {
-		t.Errorf("RateLimit %s after three", r.Header.Get("RateLimit"))
-	}
-	holders(t, s, "acme", 0)
-}
-
-// A panic in Observe holds no slot and spends nothing.
-func TestPanicInObserve(t *testing.T) {
-	for name, delay := range map[string]time.Duration{"at once": 0, "delayed": time.Second} {
 		t.Run(name, func(t *testing.T) {
-			boom := true
+			boom := false
 			g, s := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
-				cfg.MaxDelay = delay
+				c.change(cfg)
 				cfg.Observe = observed(func(*nethttp.Admission) {
 					if boom {
 						panic(http.ErrAbortHandler)
 					}
 				})
 			})
-			h := g.Handler(http.HandlerFunc(ok))
+			o := newRunning(t, g)
+			for range c.before {
+				o.enter(as("acme", "ann"))
+			}
+			boom = true
 			func() {
 				defer func() {
 					if recover() != http.ErrAbortHandler {
 						t.Error("the panic is gone")
 					}
 				}()
-				get(h, as("acme", "ann"))
+				get(o.handler, as("acme", "ann"))
 			}()
-			holders(t, s, "acme", 0)
 			boom = false
-			if r := get(h, as("acme", "ann")); r.Header.Get("RateLimit") != `"requests";r=9` {
-				t.Errorf("RateLimit %s after one", r.Header.Get("RateLimit"))
+			for range c.before {
+				o.leave()
+			}
+			holders(t, s, "acme", 0)
+			want := fmt.Sprintf(`"requests";r=%d`, 9-c.before)
+			if r := get(o.handlerOnce(), as("acme", "ann")); r.Header.Get("RateLimit") != want {
+				t.Errorf("RateLimit %s, want %s", r.Header.Get("RateLimit"), want)
 			}
 		})
 	}
@@ -557,10 +490,7 @@ func TestHoldersAreDescribed(t *testing.T) {
 			func(m map[string]string) bool { return len(m) == 0 }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			gate, err := core.NewMemory(core.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			gate := core.Must(core.NewMemory(core.Config{}))
 			g, s := chat(t, gate, func(cfg *nethttp.Config) { cfg.Rules, cfg.Slot.Meta = tt.rules, tt.meta })
 			o := newRunning(t, g)
 			o.enter(as("acme", "bob"), tt.change)

@@ -29,6 +29,11 @@ func TestQuotaUnits(t *testing.T) {
 		{"money", core.UnitMicroDollars, core.PerMinute(5), nil, `"p";q=5;qu="micro-dollars";w=60`},
 		{"never refills", core.UnitTokens, core.TokenBucket{Burst: 5}, nil, `"p";q=5;qu="tokens"`},
 		{"short window", core.UnitTokens, core.FixedWindow{Limit: 5, Window: 100 * time.Millisecond}, nil, `"p";q=50;qu="tokens";w=1`},
+		{"7 a second", core.UnitRequests, core.TokenBucket{Rate: 7, Per: time.Second, Burst: 3}, nil, `"p";q=7;w=1`},
+		{"a burst of 1", core.UnitRequests, core.TokenBucket{Rate: 3, Per: time.Second, Burst: 1}, nil, `"p";q=3;w=1`},
+		{"many a second", core.UnitRequests, core.TokenBucket{Rate: 300_000, Per: time.Second, Burst: 1}, nil, `"p";q=300000;w=1`},
+		{"leaky", core.UnitRequests, core.LeakyBucket{Rate: 300_000, Per: time.Second, Capacity: 5}, nil, `"p";q=300000;w=1`},
+		{"above the largest integer", core.UnitRequests, core.TokenBucket{Rate: 1 << 42, Per: 1, Burst: 1}, nil, `"p";q=999999999999999;w=1`},
 		{"limit of the request", core.UnitTokens, core.PerMinute(5), core.PerMinute(7), `"p";q=7;qu="tokens";w=60`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -37,7 +42,7 @@ func TestQuotaUnits(t *testing.T) {
 			if tt.own != nil {
 				cfg.Plan = func(*http.Request) (core.Plan, error) { return limited(tt.own), nil }
 			}
-			r := get(guard(t, cfg).Handler(http.HandlerFunc(ok)))
+			r := get(served(t, cfg))
 			got := r.Header.Values("RateLimit-Policy")
 			if len(got) != 1 || got[0] != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)

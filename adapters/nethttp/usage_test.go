@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -74,13 +75,8 @@ func TestUsageTellsPolicies(t *testing.T) {
 				}},
 				Blocks: []nethttp.BlockRule{{Policy: bans(t, core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}), Key: keyfunc.RemoteIP(), Denied: true}},
 			})
-			key, err := core.NewKey("acme")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := gate.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: cmp.Or(tt.cost, core.NoCost)}); err != nil {
-				t.Fatal(err)
-			}
+			key := core.Must(core.NewKey("acme"))
+			gatetest.Must(gate.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: cmp.Or(tt.cost, core.NoCost)}))(t)
 			h := authenticated(g.Usage())
 			for range 2 { // reading spends nothing
 				if got, want := usageOf(t, get(h, token("acme"))), `{"policies":[`+tt.want+`],"caps":[]}`+"\n"; got != want {
