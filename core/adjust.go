@@ -199,9 +199,10 @@ func (g *Gate) adjust(
 	c.Limit = quota
 	c.policy = p
 	c.Adjustment = &k
-	c.HoldFor = p.hold.Microseconds()
-	c.Adjusts = op != algorithm.AtLeast || p.adjusts()
-	c.Seeds = op == algorithm.Adjust && k.Units != 0 && p.ledger != nil
+	kind := from.kind
+	kind.Adjusts = op != algorithm.AtLeast || p.adjusts()
+	kind.Seeds = op == algorithm.Adjust && k.Units != 0 && p.ledger != nil
+	c.Kind = &kind
 	requests := []request.Request{{Op: op, Charges: []*request.Charge{&c.Charge}}}
 	err = g.send(g.bound(ctx), requests)
 	if errors.Is(err, request.ErrPeriod) {

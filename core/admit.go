@@ -58,10 +58,10 @@ func admit(
 	defer g.lent.Keeper.End()
 	p := newInquiry(algorithm.Decide, 0)
 	defer p.release()
-	p.keeps = true
+	p.whole[0].Receipts = true
 	p.holds = true
 	if slot.Request.Waiters == 0 && g.takesSlot(charges, outermost) {
-		p.slot = slot
+		p.whole[0].Slot = slot
 	}
 	var paid *Reservation
 	over := false
@@ -80,14 +80,14 @@ func admit(
 	}
 	paid = g.reservation(p)
 	var cause error
-	if p.slot != nil && !errors.Is(d.Cause, ErrLedger) { // Redis was asked for the slot too
+	if p.whole[0].Slot != nil && !errors.Is(d.Cause, ErrLedger) { // Redis was asked for the slot too
 		cause = d.Cause
 	}
 	taken := take(paid, cause)
 	over = true
 	if !taken {
 		g.refundWithoutSlot(ctx, p, paid)
-		p.results(d, charges)
+		p.results(d, charges, g.source)
 		d.Allowed = false
 	}
 	return nil

@@ -167,6 +167,7 @@ func (b *Blocklist) send(
 	block := b.policy.own.current().(*algorithm.Block) // as NewBlocklist has checked
 	c := new(charge)
 	c.at(key, b.policy.own)
+	c.Kind = &request.Kind{Suffix: c.Suffix} // by hand, a shadow blocks too
 	c.Limit = block
 	c.policy = b.policy
 	requests := []request.Request{{Charges: []*request.Charge{&c.Charge}}}

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -43,35 +44,30 @@ func (c *Charge) units() int64 {
 	return c.Cost
 }
 
-// inquiry is one decision on its way: the charges that the caller asked for, and those that a store
-// decides.
+// inquiry is one decision on its way: what the caller asked, and the charges that a store decides.
 type inquiry struct {
-	op    algorithm.Operation
-	bound int64 // of SpendUpTo: units; of Reserve: microseconds
-	asked int   // the number of charges that the caller asked for, once they are laid out
-
-	denies  [MaxCharges]bool // of each asked charge: it is denied by a limit that keeps no state
-	place   [MaxCharges]int8 // of each asked charge: its index in wire; -1 without state
-	wire    []charge         // one for each policy and key
-	charges []*request.Charge
-	denied  bool // by a limit that keeps no state
-	source  Source
-	slot    *request.Slot // to be taken in the same step, or nil
-	keeps   bool          // keeps receipts, for a Reservation
-	holds   bool          // holds the charges of policies with a Hold
-	hold    string        // the id under which charges are held, or empty
-	// heldSince is a time before which nothing was held.
-	heldSince time.Time
-	began     moment // before the store was asked
-	// seedBy is until when the decision waits for ledgers. It is zero until it needs one.
-	seedBy time.Time
+	op    algorithm.Operation // that the caller asked for
+	place []int8              // of each asked charge: its index in wire, or stateless or denied
+	wire  []charge            // one for each policy and key
+	// whole is the request of all charges. Its Bound falls to what SpendUpTo was granted.
+	whole [1]request.Request
+	began moment // before the store was asked
 
 	admitted bool  // nothing has denied so far
 	parted   bool  // one step does not decide all charges, so some may be given back
 	cause    error // why the failure modes decide, or nil
 
-	whole [1]request.Request // all charges as one request
+	beside    bool      // a charge is on a state with holds or adjustments
+	holds     bool      // it holds the charges of policies with a Hold
+	heldSince time.Time // a time before which nothing was held
+	seedBy    time.Time // until when it waits for ledgers; zero until it needs one
 }
+
+// What place has of a charge under a limit that keeps no state.
+const (
+	stateless = -1
+	denied    = -2
+)
 
 // charge is one that a store decides.
 type charge struct {
@@ -100,39 +96,26 @@ var inquiries = sync.Pool{New: func() any { return new(inquiry) }}
 func newInquiry(op algorithm.Operation, bound int64) *inquiry {
 	p := inquiries.Get().(*inquiry)
 	p.op = op
-	p.bound = bound
+	p.whole[0].Op = op
+	p.whole[0].Bound = bound
 	return p
 }
 
-// release lets the inquiry be used again. Its arrays keep what they hold, except texts of any length.
+// release lets the inquiry be used again with the memory that it has. Keys may be long, so it keeps none.
 func (p *inquiry) release() {
-	for i := range p.wire {
-		p.wire[i].given = ""
-	}
-	p.asked = 0
-	p.wire = p.wire[:0]
-	p.charges = p.charges[:0]
-	p.denies = [MaxCharges]bool{}
-	p.denied = false
-	p.slot = nil
-	p.whole[0].Slot = nil
-	p.keeps = false
-	p.holds = false
-	p.hold = ""
-	p.seedBy = time.Time{}
-	p.admitted = false
-	p.parted = false
-	p.cause = nil
+	clear(p.wire)
+	r := &p.whole[0]
+	*r = request.Request{Charges: r.Charges[:0], Buffer: r.Buffer, Work: r.Work}
+	*p = inquiry{place: p.place[:0], wire: p.wire[:0], whole: p.whole}
 	inquiries.Put(p)
 }
 
 // limit is an algorithm that is compiled for one policy.
 type limit struct {
 	compiled
-	own    Algorithm
-	suffix string // of the names of states; empty if there is no state
-	hash   uint64 // of the suffix
-	label  string // of token buckets; otherwise empty
+	own  Algorithm
+	kind request.Kind // has no suffix if there is no state
+	hash uint64       // of the suffix
 }
 
 // current returns the limit that holds now. It is nil without state.
@@ -214,68 +197,67 @@ func (p *inquiry) lay(asked []Charge) error {
 	if err := check(asked); err != nil {
 		return err
 	}
-	p.wire = slices.Grow(p.wire, len(asked)) // p.charges points into it
+	p.admitted = true
+	p.wire = slices.Grow(p.wire, len(asked)) // whole.Charges points into it
 	for i := range asked {
-		if err := p.add(i, &asked[i]); err != nil {
+		if err := p.add(&asked[i]); err != nil {
+			p.place = p.place[:0]
 			return err
 		}
 	}
-	p.asked = len(asked)
 	return nil
 }
 
-// add adds an asked charge, or its cost to the charge on the same state. One state has one limit.
-func (p *inquiry) add(i int, a *Charge) error {
+// add adds an asked charge.
+func (p *inquiry) add(a *Charge) error {
 	from, err := a.Policy.limitOf(a.Limit)
 	if err != nil {
 		return err
 	}
 	current := from.current()
 	if current == nil {
-		p.place[i] = -1
-		p.denies[i] = from.denies
-		p.denied = p.denied || from.denies && !a.Policy.shadow
+		p.addStateless(a, from)
 		return nil
 	}
 	for at := range p.wire {
-		c := &p.wire[at]
-		if c.policy != a.Policy || c.Key != a.Key.path || c.from.suffix != from.suffix {
-			continue
+		if c := &p.wire[at]; c.policy == a.Policy && c.Key == a.Key.path && c.Suffix == from.kind.Suffix {
+			p.place = append(p.place, int8(at))
+			return c.join(a, from)
 		}
-		if c.from != from && !sameLimit(c.own, a.Limit) {
-			return fmt.Errorf("%w: two limits of %s for one key", ErrCharge, a.Policy.name)
-		}
-		c.Units = c.asked
-		c.Add(a.units())
-		c.asked = c.Units
-		c.price(a.Clamp)
-		p.place[i] = int8(at)
-		return nil
 	}
-	at := len(p.wire)
-	p.place[i] = int8(at)
-	p.wire = p.wire[:at+1]
-	c := &p.wire[at] // is filled in here, because it is large
-	*c = charge{}
+	p.place = append(p.place, int8(len(p.wire)))
+	p.wire = p.wire[:len(p.wire)+1]
+	c := &p.wire[len(p.wire)-1] // is filled in here, because it is large
 	c.policy = a.Policy
 	c.given = a.Key.given
 	c.own = a.Limit
-	c.from = from
 	c.Limit = current
-	c.Shadow = a.Policy.shadow
 	c.asked = a.units()
 	c.at(a.Key, from)
-	c.HoldFor = a.Policy.hold.Microseconds()
-	c.adjust()
 	c.price(a.Clamp)
-	p.charges = append(p.charges, &c.Charge)
+	p.beside = p.beside || c.Alone()
+	p.whole[0].Charges = append(p.whole[0].Charges, &c.Charge)
 	return nil
 }
 
-// adjust sets whether the adjustments of the charge's state count.
-func (c *charge) adjust() {
-	c.Adjusts = c.policy.adjusts() && algorithm.QuotaOf(c.Limit) != nil
-	c.Seeds = c.Adjusts && c.policy.ledger != nil
+// addStateless adds an asked charge under a limit that keeps no state.
+func (p *inquiry) addStateless(a *Charge, from *limit) {
+	if !from.denies {
+		p.place = append(p.place, stateless)
+		return
+	}
+	p.place = append(p.place, denied)
+	p.admitted = p.admitted && a.Policy.shadow
+}
+
+// join adds the cost of an asked charge to one on the same state. One state has one limit.
+func (c *charge) join(a *Charge, from *limit) error {
+	if c.from != from && !sameLimit(c.own, a.Limit) {
+		return fmt.Errorf("%w: two limits of %s for one key", ErrCharge, a.Policy.name)
+	}
+	c.asked = min(c.asked, math.MaxInt64-a.units()) + a.units()
+	c.price(a.Clamp)
+	return nil
 }
 
 // price sets the cost of the units under the limit, to which it lowers them if it is to clamp.
@@ -299,8 +281,7 @@ func (g *Gate) raise(ctx context.Context, p *inquiry) {
 		look := *c
 		look.Units = 0
 		look.Cost = look.Limit.Cost(0)
-		look.Seeds = false
-		look.HoldFor = 0
+		look.Kind = &request.Kind{Suffix: c.Suffix, Label: c.Label, Shadow: c.Shadow, Adjusts: true}
 		one := []request.Request{{Op: algorithm.Peek, Charges: []*request.Charge{&look.Charge}}}
 		if g.send(ctx, one) != nil {
 			c.Units = c.asked
@@ -316,8 +297,8 @@ func (g *Gate) raise(ctx context.Context, p *inquiry) {
 func (c *charge) at(key Key, from *limit) {
 	c.Key = key.path
 	c.Outer = key.outer
-	c.Suffix = from.suffix
-	c.Label = from.label
+	c.Kind = &from.kind
+	c.from = from
 	c.KeyHash = key.sum
 	c.Hash = c.KeyHash ^ from.hash
 }
@@ -332,20 +313,21 @@ func (p *inquiry) of(c *request.Charge) *charge {
 	return nil
 }
 
-// results fills in the decision's results for the charges that were laid out.
-func (p *inquiry) results(d *Decision, charges []Charge) {
+// results fills in the decision's results for the charges that were laid out. Source is that of the
+// Gate's store.
+func (p *inquiry) results(d *Decision, charges []Charge, source Source) {
 	d.resize(len(charges))
 	for i := range charges {
 		r := d.at(i)
 		r.Policy = charges[i].Policy
-		r.Source = p.source
+		r.Source = source
 		if p.place[i] < 0 {
-			r.stateless(p.denies[i])
+			r.stateless(p.place[i] == denied)
 		} else {
 			r.read(&p.wire[p.place[i]], p, d.Cause)
 		}
 	}
-	if !d.Allowed {
+	if !d.Allowed && p.beside {
 		p.heedRaises(d)
 	}
 }

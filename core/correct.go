@@ -119,13 +119,13 @@ func corrections(charges []*request.Charge) []request.Request {
 func (g *Gate) giveBack(ctx context.Context, p *inquiry, requests []request.Request, admitted bool) {
 	for i := len(requests) - 1; i >= 0; i-- {
 		give := request.Request{Op: algorithm.Give}
-		ends := request.Request{Op: algorithm.Settle, Hold: p.hold}
+		ends := request.Request{Op: algorithm.Settle, Hold: p.whole[0].Hold}
 		for _, c := range requests[i].Charges {
 			keep := int64(0)
 			if admitted {
 				keep = c.Spent
 				if p.op == algorithm.AtMost {
-					keep = min(keep, c.Units*p.bound)
+					keep = min(keep, c.Units*p.whole[0].Bound)
 				}
 			}
 			if c.Spent == keep || p.of(c).local {
@@ -133,7 +133,7 @@ func (g *Gate) giveBack(ctx context.Context, p *inquiry, requests []request.Requ
 			}
 			back := *c
 			back.Cost = c.Limit.Cost(c.Spent - keep)
-			if p.hold != "" && held(c) {
+			if p.whole[0].Hold != "" && held(c) {
 				k := correctionOf(c)
 				k.Held = true
 				k.Refund = true

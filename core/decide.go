@@ -44,6 +44,9 @@ func (g *Gate) SpendUpTo(
 		return 0, d, fmt.Errorf("%w: SpendUpTo %d times", ErrCharge, n)
 	}
 	granted, err = g.decide(ctx, &d, algorithm.AtMost, n, charges)
+	if !d.Allowed {
+		granted = 0
+	}
 	return granted, d, err
 }
 
@@ -57,10 +60,8 @@ func (g *Gate) decide(
 	}
 	p := newInquiry(op, bound)
 	defer p.release()
-	if err := g.run(ctx, p, d, charges); err != nil || !d.Allowed {
-		return 0, err
-	}
-	return p.bound, nil
+	err = g.run(ctx, p, d, charges)
+	return p.whole[0].Bound, err
 }
 
 // run decides and observes. What the store made of each charge stays in the inquiry.
@@ -69,11 +70,15 @@ func (g *Gate) run(ctx context.Context, p *inquiry, d *Decision, charges []Charg
 	p.began = g.cache.now()
 	err := g.resolve(ctx, p, d, charges)
 	if err == nil || errors.Is(err, ErrMisconfigured) {
-		p.results(d, charges)
-		g.cache.keep(p, d, charges)
-		g.watch(p, d, charges, start)
+		p.results(d, charges, g.source)
+		if !d.Allowed {
+			g.cache.keep(p, d, charges)
+		}
 	}
-	g.tellDecision(ctx, p.op, d, charges[:p.asked], err, start)
+	if g.observe != nil {
+		g.watch(p, d, charges, start)
+		g.tellDecision(ctx, p.op, d, charges[:len(p.place)], err, start)
+	}
 	return err
 }
 
@@ -91,41 +96,83 @@ func (g *Gate) resolve(ctx context.Context, p *inquiry, d *Decision, charges []C
 	if p.op != algorithm.Peek { // a tool peeks under policies of other programs
 		g.stated.add(charges)
 	}
-	p.source = g.source
 	d.Source = g.source
 	if len(p.wire) == 0 {
-		d.Allowed = !p.denied
+		d.Allowed = p.admitted
 		return nil
 	}
-	g.raise(ctx, p)
-	if p.holds && slices.ContainsFunc(p.charges, held) {
-		p.hold = g.holdID()
-		p.heldSince = time.Now()
-	}
-	if p.op == algorithm.AtMost {
-		p.bound = min(p.bound, algorithm.MaxUnits)
-		for _, c := range p.charges {
-			if !c.Shadow && c.Units > 0 && !c.Adjusts {
-				p.bound = min(p.bound, c.Limit.Capacity())
-			}
-		}
+	if p.beside || p.op == algorithm.AtMost {
+		g.prepare(ctx, p)
 	}
 	err := g.ask(ctx, p, d)
-	if err == nil && p.slot.Queues() { // nothing was spent; the charges are before the wait
-		p.slot = nil
-		err = g.ask(ctx, p, d)
+	if slot := p.whole[0].Slot; slot != nil && err == nil {
+		return g.heedSlot(ctx, p, d, slot)
 	}
 	return err
 }
 
-// requests returns the inquiry's requests: one, or one for each part that the store decides in a
-// step. Parts whose policies denied last come first, because they are the most likely to deny.
-func (g *Gate) requests(p *inquiry) []request.Request {
-	parts := g.store.Split(p.charges)
-	if parts == nil {
-		p.whole[0].Charges = p.charges
-		return p.whole[:]
+// prepare completes a request on states with holds or adjustments, and one of SpendUpTo.
+func (g *Gate) prepare(ctx context.Context, p *inquiry) {
+	g.raise(ctx, p)
+	r := &p.whole[0]
+	if p.holds && slices.ContainsFunc(r.Charges, held) {
+		r.Hold = g.holdID()
+		p.heldSince = time.Now()
 	}
+	if p.op == algorithm.AtMost {
+		r.Bound = min(r.Bound, algorithm.MaxUnits)
+		for _, c := range r.Charges {
+			if !c.Shadow && c.Units > 0 && !c.Adjusts {
+				r.Bound = min(r.Bound, c.Limit.Capacity())
+			}
+		}
+	}
+}
+
+// heedSlot denies a request without a slot. If its caller is to wait for one, nothing was spent, and
+// the charges are before the wait.
+func (g *Gate) heedSlot(ctx context.Context, p *inquiry, d *Decision, slot *request.Slot) error {
+	if slot.Queues() {
+		p.whole[0].Slot = nil
+		return g.ask(ctx, p, d)
+	}
+	d.Allowed = d.Allowed && !slot.Refused()
+	return nil
+}
+
+// ask asks the store for the charges, and lets the failure modes decide what it does not answer.
+// After a denial it only peeks at the other parts, so that the decision names every policy that
+// denies.
+func (g *Gate) ask(caller context.Context, p *inquiry, d *Decision) error {
+	ctx, requests := g.requests(caller, p)
+	for i := range requests {
+		if err := g.askOne(ctx, caller, p, requests[i:i+1]); err != nil {
+			g.giveBack(ctx, p, requests[:i], false)
+			d.Source = SourceNone
+			return err
+		}
+	}
+	if p.parted || p.cause != nil || p.whole[0].Hold != "" {
+		return g.conclude(ctx, caller, p, d, requests)
+	}
+	d.Allowed = p.admitted
+	return nil
+}
+
+// requests returns the inquiry's requests, and the context to ask for them with: one request, or one
+// for each part that the store decides in a step.
+func (g *Gate) requests(
+	caller context.Context, p *inquiry,
+) (ctx context.Context, requests []request.Request) {
+	ctx = caller
+	if p.whole[0].Hold != "" { // a charge that nobody knows of would count for its Hold
+		ctx = deadline.Keep(caller)
+	}
+	parts := g.store.Split(p.whole[0].Charges)
+	if parts == nil {
+		return ctx, p.whole[:]
+	}
+	// Parts whose policies denied last come first, because they are the most likely to deny.
 	denied := func(part []*request.Charge) (last int64) {
 		for _, c := range part {
 			last = max(last, p.of(c).policy.lastDenial.Load())
@@ -135,36 +182,63 @@ func (g *Gate) requests(p *inquiry) []request.Request {
 	slices.SortStableFunc(parts, func(a, b []*request.Charge) int {
 		return cmp.Compare(denied(b), denied(a))
 	})
-	requests := make([]request.Request, len(parts))
-	for i, part := range parts {
-		requests[i].Charges = part
+	p.parted = true
+	for _, part := range parts {
+		r := request.Request{Op: p.op, Receipts: true, Hold: p.whole[0].Hold, Charges: part}
+		requests = append(requests, r)
 	}
-	return requests
+	return g.bound(ctx), requests // all of them, where the store bounds each
 }
 
-// ask asks for the inquiry's requests in turn. After a denial it only peeks at the rest, so that
-// the decision names every policy that denies.
-func (g *Gate) ask(caller context.Context, p *inquiry, d *Decision) error {
-	requests := g.requests(p)
-	ctx := caller
-	if p.hold != "" { // a charge that nobody knows of would count for its Hold
-		ctx = deadline.Keep(caller)
+// askOne asks for one request, and takes the answer. Its error is that of the caller's context.
+func (g *Gate) askOne(ctx, caller context.Context, p *inquiry, one []request.Request) error {
+	r := &one[0]
+	r.Bound = p.whole[0].Bound
+	if !p.admitted {
+		r.Op = algorithm.Peek
+		r.Slot = nil
 	}
-	if p.parted = len(requests) > 1; p.parted {
-		ctx = g.bound(ctx) // all of them, where the store bounds each
+	if r.Slot != nil {
+		r.Slot.Sent = true
 	}
-	p.admitted = !p.denied
-	for i := range requests {
-		p.word(&requests[i])
-		err := g.askOne(ctx, caller, p, requests[i:i+1])
-		if err != nil && deadline.Err(caller) != nil {
-			g.giveBack(ctx, p, requests[:i], false)
-			d.Source = SourceNone
-			return fmt.Errorf("core: %w", deadline.Err(caller))
-		}
-		p.take(&requests[i], err)
+	err := g.send(ctx, one)
+	if err != nil || r.Unseeded {
+		err = g.askLedgers(ctx, caller, p, one, err)
 	}
-	if p.hold != "" && caller.Err() != nil {
+	if err != nil {
+		return p.fails(caller, r, err)
+	}
+	p.admitted = p.admitted && r.Admitted()
+	if p.admitted && p.op == algorithm.AtMost {
+		p.whole[0].Bound = r.Verdict
+	}
+	return nil
+}
+
+// fails takes the failure of a request: a Closed policy denies then. It returns the error of the
+// caller's context if that has ended.
+func (p *inquiry) fails(caller context.Context, r *request.Request, err error) error {
+	if ended := deadline.Err(caller); ended != nil {
+		return fmt.Errorf("core: %w", ended)
+	}
+	if p.cause == nil || errors.Is(err, ErrMisconfigured) || errors.Is(p.cause, ErrLedger) {
+		p.cause = err
+	}
+	if r.Slot != nil && errors.As(err, new(request.Unsent)) {
+		r.Slot.Sent = false
+	}
+	for _, c := range r.Charges {
+		p.admitted = p.admitted && p.of(c).mode(err) != FailClosed
+	}
+	return nil
+}
+
+// conclude ends a decision that holds charges, that took several steps, or that the store did not
+// answer.
+func (g *Gate) conclude(
+	ctx, caller context.Context, p *inquiry, d *Decision, requests []request.Request,
+) error {
+	if p.whole[0].Hold != "" && caller.Err() != nil {
 		g.giveBack(g.bound(ctx), p, requests, false)
 		d.Source = SourceNone
 		return fmt.Errorf("core: %w", caller.Err())
@@ -178,69 +252,11 @@ func (g *Gate) ask(caller context.Context, p *inquiry, d *Decision) error {
 			g.rememberDenial(p)
 		}
 	}
-	d.Allowed = p.admitted && !p.slot.Refused()
+	d.Allowed = p.admitted
 	if !p.admitted && errors.Is(p.cause, ErrMisconfigured) {
 		return p.cause
 	}
 	return nil
-}
-
-// word fills in what a request asks for: what the caller asked, or a Peek after a denial.
-func (p *inquiry) word(r *request.Request) {
-	r.Op = p.op
-	r.Bound = p.bound
-	r.Receipts = p.keeps || p.parted
-	r.Hold = p.hold
-	r.Slot = nil
-	r.Unseeded = false
-	if !p.admitted {
-		r.Op = algorithm.Peek
-	} else if r.Slot = p.slot; p.slot != nil {
-		p.slot.Sent = true
-	}
-}
-
-// askOne asks for one request, after its keys are seeded. If a ledger does not answer, it asks for
-// the charges that need none.
-func (g *Gate) askOne(ctx, caller context.Context, p *inquiry, one []request.Request) error {
-	r := &one[0]
-	err := g.send(ctx, one)
-	if err == nil && r.Unseeded {
-		err = g.sendSeeded(ctx, caller, p, one)
-	}
-	if err == nil || !errors.Is(err, ErrLedger) {
-		return err
-	}
-	closed, others := p.dropLedgers(r, err)
-	if !others {
-		return err
-	}
-	p.parted = true
-	p.cause = cmp.Or(p.cause, err)
-	if p.admitted = p.admitted && !closed; !p.admitted {
-		r.Op = algorithm.Peek
-	}
-	return g.send(ctx, one)
-}
-
-// take takes the answer to a request, or its failure: a Closed policy denies then.
-func (p *inquiry) take(r *request.Request, err error) {
-	if err == nil {
-		p.admitted = p.admitted && r.Admitted()
-		if p.admitted && p.op == algorithm.AtMost {
-			p.bound = r.Verdict
-		}
-		return
-	}
-	if p.cause == nil || errors.Is(err, ErrMisconfigured) || errors.Is(p.cause, ErrLedger) {
-		p.cause = err
-	}
-	if r.Slot != nil && errors.As(err, new(request.Unsent)) {
-		r.Slot.Sent = false
-	}
-	for _, c := range r.Charges {
-		p.admitted = p.admitted && p.of(c).mode(err) != FailClosed
-	}
 }
 
 func (g *Gate) rememberDenial(p *inquiry) {

@@ -169,8 +169,26 @@ func (r *Result) stateless(denies bool) {
 	r.ResetAfter = Never
 }
 
-// tell fills in what a limit says about a charge.
-func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bool) {
+// read fills in the outcome of a charge. A cause is why Redis did not decide.
+func (r *Result) read(c *charge, p *inquiry, cause error) {
+	if c.failed {
+		r.unanswered(c, cause)
+		return
+	}
+	limit := c.Limit
+	if c.Raises != nil {
+		limit = c.RaisedLimit()
+		r.Raised = c.Raised()
+	}
+	reading := limit.Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
+	fits := c.Fits
+	_, r.defers = limit.(*algorithm.TokenBucket)
+	if r.defers && p.op == algorithm.Reserve {
+		fits = r.reserve(c, &reading, p.whole[0].Bound)
+	}
+	if c.Held > 0 {
+		reading.Await(c.Held, c.Units, limit.Capacity(), c.policy.held.Wait(c.policy.hold))
+	}
 	r.Allowed = fits
 	r.Known = true
 	r.Limit = reading.Limit
@@ -187,44 +205,36 @@ func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bo
 		r.violated = reading.Violated
 		r.reason = reading.Reason
 	}
-	_, r.defers = limit.(*algorithm.TokenBucket)
-}
-
-// read fills in the outcome of a charge. A cause is why Redis did not decide.
-func (r *Result) read(c *charge, p *inquiry, cause error) {
-	if c.failed {
-		r.Limit, r.Window = quota(c.Limit)
-		r.Source = SourceOpen
-		r.Allowed = c.mode(cause) == FailOpen
-		if !r.Allowed {
-			r.Source = denier(cause)
-			r.RetryAfter = closedRetry
-		}
-		return
-	}
 	if c.local {
 		r.Source = SourceLocal
+		if r.RetryAfter == Never && (c.Units <= c.whole || c.policy.raisable) {
+			r.RetryAfter = closedRetry // only the share of this process is too small, or it knows no raise
+		}
 	}
-	limit := c.RaisedLimit()
-	reading := limit.Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
-	r.Raised = c.Raised()
-	fits := c.Fits
-	if bucket, ok := c.Limit.(*algorithm.TokenBucket); p.op == algorithm.Reserve && ok {
-		// If another request denied before, this charge was peeked at, which knows no bound.
-		bound := time.Duration(p.bound) * time.Microsecond
-		reading.RetryAfter = max(0, bucket.RetryReserve(reading, bound))
-		fits = reading.RetryAfter == 0
+}
+
+// unanswered fills in what a failure mode says about a charge that nobody decided.
+func (r *Result) unanswered(c *charge, cause error) {
+	r.Limit, r.Window = quota(c.Limit)
+	r.Source = SourceOpen
+	r.Allowed = c.mode(cause) == FailOpen
+	if !r.Allowed {
+		r.Source = denier(cause)
+		r.RetryAfter = closedRetry
 	}
-	if c.Held > 0 {
-		reading.Await(c.Held, c.Units, limit.Capacity(), c.policy.held.Wait(c.policy.hold))
-	}
-	r.tell(c.Limit, &reading, fits)
-	if fits && p.op == algorithm.Reserve && c.Spent > 0 {
+}
+
+// reserve sets when a charge of Reserve may act or fits, and reports whether it may act within bound,
+// in microseconds. If another request denied before, the charge was peeked at, which knows no bound.
+func (r *Result) reserve(c *charge, reading *algorithm.Reading, bound int64) (fits bool) {
+	bucket := c.Limit.(*algorithm.TokenBucket)
+	longest := time.Duration(bound) * time.Microsecond
+	reading.RetryAfter = max(0, bucket.RetryReserve(*reading, longest))
+	fits = reading.RetryAfter == 0
+	if fits && c.Spent > 0 {
 		r.Delay = reading.Delay
 	}
-	if c.local && r.RetryAfter == Never && (c.Units <= c.whole || c.policy.raisable) {
-		r.RetryAfter = closedRetry // only the share of this process is too small, or it knows no raise
-	}
+	return fits
 }
 
 // hopeless reports whether a limit of Redis or of memory denied that could have reserved for later.

@@ -74,7 +74,7 @@ type heldTo struct {
 // keep remembers the decision on an inquiry if it is a denial that only time lifts, and the blocks
 // of its keys, which deny whatever else is charged with them.
 func (c *denialCache) keep(p *inquiry, d *Decision, charges []Charge) {
-	if c == nil || d.Allowed || d.Source != SourceRedis || len(p.wire) == 0 {
+	if c == nil || d.Source != SourceRedis || len(p.wire) == 0 {
 		return
 	}
 	for i := range charges {
@@ -104,7 +104,7 @@ func (c *denialCache) put(p *inquiry, charges []Charge, from int, cost int64, d 
 	}
 	k.charges[0].Cost = cost
 	for i := range k.limits {
-		k.limits[i] = heldTo{denies: p.denies[from+i]}
+		k.limits[i] = heldTo{denies: p.place[from+i] == denied}
 		if at := p.place[from+i]; at >= 0 {
 			one := &p.wire[at]
 			if bucket, ok := one.Limit.(*algorithm.TokenBucket); ok && !one.Fits && bucket.Forgets() {

@@ -132,7 +132,7 @@ func (p *Policy) Suffix(own Algorithm) string {
 	if err != nil {
 		return err.Error()
 	}
-	return l.suffix
+	return l.kind.Suffix
 }
 
 // KeptAfter is hub.KeptAfter.
@@ -168,7 +168,7 @@ func (g *Gate) PeekAndDecide(ctx context.Context, peek, decide Charge) (denied [
 		if err := p.lay([]Charge{[]Charge{peek, decide}[i]}); err != nil {
 			return denied, err
 		}
-		requests = append(requests, request.Request{Op: op, Charges: p.charges})
+		requests = append(requests, request.Request{Op: op, Charges: p.whole[0].Charges})
 	}
 	err = g.store.Decide(ctx, requests)
 	return [2]bool{requests[0].Verdict != 0, requests[1].Verdict != 0}, err
@@ -205,11 +205,11 @@ func operationOf(name string) (op algorithm.Operation) {
 
 // NewRequest builds a request. It returns nil if no charge keeps state.
 func (g *Gate) NewRequest(op string, bound int64, charges ...Charge) (*ScriptRequest, error) {
-	p := &inquiry{op: operationOf(op), bound: bound}
+	p := newInquiry(operationOf(op), bound)
 	if err := p.lay(charges); err != nil || len(p.wire) == 0 {
 		return nil, err
 	}
-	return &ScriptRequest{inquiry: p, charges: charges, request: request.Request{Op: p.op, Bound: bound, Charges: p.charges, Receipts: true}}, nil
+	return &ScriptRequest{inquiry: p, charges: charges, request: request.Request{Op: p.op, Bound: bound, Charges: p.whole[0].Charges, Receipts: true}}, nil
 }
 
 // WithoutReceipts marks the request's charges as never refunded.
@@ -255,7 +255,7 @@ func (r *ScriptRequest) Reply(receipts bool) (string, Decision) {
 		replies = append(replies, reply)
 	}
 	d.Allowed = r.request.Admitted()
-	r.inquiry.results(&d, r.charges)
+	r.inquiry.results(&d, r.charges, SourceNone)
 	return fmt.Sprint(r.request.Verdict, replies), d
 }
 

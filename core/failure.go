@@ -39,7 +39,8 @@ func (g *Gate) fail(ctx context.Context, p *inquiry, d *Decision, cause error, a
 	d.Source = SourceOpen
 	var shares [MaxCharges]charge
 	var at []int
-	local := request.Request{Op: p.op, Bound: p.bound, Receipts: p.keeps}
+	whole := &p.whole[0]
+	local := request.Request{Op: p.op, Bound: whole.Bound, Receipts: whole.Receipts}
 	for i := range p.wire {
 		c := &p.wire[i]
 		if c.answered() {
@@ -55,9 +56,7 @@ func (g *Gate) fail(ctx context.Context, p *inquiry, d *Decision, cause error, a
 			*own = *c
 			own.local = true
 			own.whole = c.Limit.Capacity()
-			own.HoldFor = 0
-			own.Adjusts = false
-			own.Seeds = false
+			own.Kind = c.Bare()
 			own.raised = 0
 			if g.replicas > 1 {
 				own.Limit = c.Limit.Share(int64(g.replicas))
@@ -84,7 +83,7 @@ func (g *Gate) fail(ctx context.Context, p *inquiry, d *Decision, cause error, a
 		return false
 	}
 	if p.op == algorithm.AtMost {
-		p.bound = requests[0].Verdict
+		whole.Bound = requests[0].Verdict
 	}
 	return true
 }

@@ -128,7 +128,7 @@ func (g *Gate) reset(ctx context.Context, charges []Charge) error {
 	for i := range charges {
 		a := &charges[i]
 		limit, err := a.Policy.limitOf(a.Limit)
-		if err == nil && limit.suffix != "" {
+		if err == nil && limit.kind.Suffix != "" {
 			err = g.forget(ctx, a.Key, limit)
 		}
 		errs = append(errs, err)

@@ -214,7 +214,7 @@ func (r *Reservation) end(ctx context.Context, part *unsettled) error {
 func (r *Reservation) settleOnce(
 	ctx context.Context, charges []*request.Charge,
 ) (ended int64, err error) {
-	if slices.ContainsFunc(charges, (*request.Charge).Alone) {
+	if slices.ContainsFunc(charges, func(c *request.Charge) bool { return c.Alone() }) {
 		return r.atHolds(ctx, algorithm.Settle, charges)
 	}
 	if requests := corrections(charges); len(requests) > 0 {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,30 @@ func (p *Policy) checkQuota(field string) error {
 		field, whatQuotas)
 }
 
+// askLedgers asks for a request again if its keys are to be seeded first. If a ledger does not
+// answer, it asks for the charges that need none. Otherwise it returns err.
+func (g *Gate) askLedgers(
+	ctx, caller context.Context, p *inquiry, one []request.Request, err error,
+) error {
+	r := &one[0]
+	if err == nil {
+		err = g.sendSeeded(ctx, caller, p, one)
+	}
+	if err == nil || !errors.Is(err, ErrLedger) {
+		return err
+	}
+	closed, others := p.dropLedgers(r, err)
+	if !others {
+		return err
+	}
+	p.parted = true
+	p.cause = cmp.Or(p.cause, err)
+	if p.admitted = p.admitted && !closed; !p.admitted {
+		r.Op = algorithm.Peek
+	}
+	return g.send(ctx, one)
+}
+
 // sendSeeded waits for the ledgers of a request with keys that are to be seeded first, and asks the
 // store again. All of a decision's waits end within Config.Timeout.
 func (g *Gate) sendSeeded(
@@ -79,8 +104,8 @@ func (p *inquiry) dropLedgers(r *request.Request, cause error) (closed, others b
 	r.Charges = rest
 	r.Receipts = true
 	if r.Slot != nil {
+		r.Slot.Sent = false
 		r.Slot = nil
-		p.slot.Sent = false
 	}
 	return closed, true
 }
@@ -115,7 +140,7 @@ func (g *Gate) seedKey(ctx context.Context, c Charge) error {
 	if err := p.lay([]Charge{c}); err != nil {
 		return err
 	}
-	return g.seed(ctx, p, &request.Request{Charges: p.charges})
+	return g.seed(ctx, p, &request.Request{Charges: p.whole[0].Charges})
 }
 
 // askLedger seeds a key with the figure of its ledger, unless another process has done so.

@@ -17,12 +17,11 @@ import (
 // outermost part, under a policy that no other key has.
 func probeRequest() (func(outermost string) request.Request, error) {
 	const suffix = ":probe"
-	label := request.LabelOf(suffix)
+	kind := &request.Kind{Suffix: suffix, Label: request.LabelOf(suffix)}
 	limit, err := algorithm.NewTokenBucket(1_000_000, time.Second, 1)
 	return func(outermost string) request.Request {
 		return request.Request{Op: algorithm.Decide, Charges: []*request.Charge{{
-			Key: outermost + ":ping", Outer: len(outermost), Suffix: suffix, Label: label,
-			Limit: limit, Units: 1, Cost: limit.Cost(1),
+			Kind: kind, Key: outermost + ":ping", Outer: len(outermost), Limit: limit, Units: 1, Cost: limit.Cost(1),
 		}}}
 	}, err
 }
@@ -58,7 +57,7 @@ func tryPing(ctx context.Context, store *redisstore.Store) error {
 	if err := p.lay(charges); err != nil {
 		return err
 	}
-	return store.Insist(ctx, []request.Request{{Op: algorithm.Decide, Charges: p.charges}})
+	return store.Insist(ctx, []request.Request{{Op: algorithm.Decide, Charges: p.whole[0].Charges}})
 }
 
 // Ping checks that the Gate can decide: that Redis answers, is new enough, permits the commands

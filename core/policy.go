@@ -169,10 +169,16 @@ func (p *Policy) compile(a Algorithm) (*limit, error) {
 	}
 	l := &limit{compiled: c, own: a}
 	if current := c.current(); current != nil {
-		l.suffix = ":" + p.name + ":" + current.Tag()
-		l.hash = maphash.String(hashes, l.suffix)
+		l.kind = request.Kind{
+			Suffix:  ":" + p.name + ":" + current.Tag(),
+			Shadow:  p.shadow,
+			HoldFor: p.hold.Microseconds(),
+			Adjusts: p.adjusts() && algorithm.QuotaOf(current) != nil,
+		}
+		l.kind.Seeds = l.kind.Adjusts && p.ledger != nil
+		l.hash = maphash.String(hashes, l.kind.Suffix)
 		if _, ok := current.(*algorithm.TokenBucket); ok {
-			l.label = request.LabelOf(l.suffix)
+			l.kind.Label = request.LabelOf(l.kind.Suffix)
 		}
 	}
 	return l, nil

@@ -55,7 +55,7 @@ func (g *Gate) reserve(
 	}
 	p := newInquiry(algorithm.Reserve, min(maxWait, maxReserve).Microseconds())
 	defer p.release()
-	p.keeps = true
+	p.whole[0].Receipts = true
 	p.holds = holds
 	err = g.run(ctx, p, &d, charges)
 	if err != nil || !d.Allowed {
@@ -79,7 +79,7 @@ func (g *Gate) Charge(
 	}
 	p := newInquiry(algorithm.Decide, 0)
 	defer p.release()
-	p.keeps = true
+	p.whole[0].Receipts = true
 	p.holds = true
 	err = g.run(ctx, p, &d, charges)
 	if err != nil || !d.Allowed {
@@ -94,8 +94,8 @@ func (g *Gate) reservation(p *inquiry) *Reservation {
 	r := &Reservation{
 		gate:  g,
 		spent: slices.Clone(p.wire),
-		place: slices.Clone(p.place[:p.asked]),
-		hold:  hold{id: p.hold, began: p.heldSince, since: p.heldSince},
+		place: slices.Clone(p.place),
+		hold:  hold{id: p.whole[0].Hold, began: p.heldSince, since: p.heldSince},
 	}
 	r.renewLater()
 	return r

@@ -67,7 +67,7 @@ func newWatch(g *Gate, clock func() int64) *threshold.Watch[watched] {
 // watch shows the watch which keys a decision has found at their thresholds. The store was asked
 // after start.
 func (g *Gate) watch(p *inquiry, d *Decision, charges []Charge, start time.Time) {
-	if g.observe == nil || p.op == algorithm.Peek {
+	if p.op == algorithm.Peek || d.n == 0 {
 		return
 	}
 	for i := range charges {

@@ -26,7 +26,7 @@ func limit(t *testing.T, n int64) algorithm.Limit {
 func on(l algorithm.Limit, hash uint64) *request.Charge {
 	key := fmt.Sprintf("{%d}", hash)
 	return &request.Charge{
-		Key: key, Outer: len(key), KeyHash: hash, Suffix: ":p", Hash: hash, Limit: l, Units: 1, Cost: l.Cost(1),
+		Kind: &request.Kind{Suffix: ":p"}, Key: key, Outer: len(key), KeyHash: hash, Hash: hash, Limit: l, Units: 1, Cost: l.Cost(1),
 	}
 }
 

@@ -23,27 +23,44 @@ const (
 // ErrPeriod is the error of an adjustment that is meant for another period than the present one.
 var ErrPeriod = errors.New("request: the period has passed or has not begun")
 
-// Charge is a cost on one state, and what a store made of it.
-type Charge struct {
-	Key     string // the key's path, its outermost part first
-	Outer   int    // length of the outermost part, its braces included
-	KeyHash uint64 // of Key
-	Suffix  string // of the state's name, after the key: policy, algorithm and version
-	Hash    uint64 // of Key and Suffix
+// Kind is what the charges under one limit of a policy have in common.
+type Kind struct {
+	Suffix string // of the state's name, after the key: policy, algorithm and version
 	// Label tells the state from the others in the bundle of the key, where token buckets lie in
 	// Redis. It has 6 bytes; see LabelOf. It is empty if the state has a name of its own.
 	Label  string
-	Limit  algorithm.Limit
 	Shadow bool // counts, and never denies
-	Units  int64
-	Cost   algorithm.Cost // of the units, under the limit
 	// HoldFor is how long units under the policy are held, in microseconds. It is 0 if they are
 	// not.
-	HoldFor    int64
-	Correction *algorithm.Correction // of Settle and Renew
+	HoldFor int64
 	// Adjusts says that the adjustments of the state count. They are those of a Quota.
-	Adjusts    bool
-	Seeds      bool                  // the key is to be seeded before it is charged
+	Adjusts bool
+	Seeds   bool // the key is to be seeded before it is charged
+}
+
+// Alone reports whether a charge of the kind shares its script with no other request.
+func (k *Kind) Alone() bool { return k.HoldFor > 0 || k.Adjusts }
+
+// Bare returns the kind without holds and adjustments.
+func (k *Kind) Bare() *Kind {
+	if !k.Alone() {
+		return k
+	}
+	return &Kind{Suffix: k.Suffix, Label: k.Label, Shadow: k.Shadow}
+}
+
+// Charge is a cost on one state, and what a store made of it.
+type Charge struct {
+	*Kind
+	Key     string // the key's path, its outermost part first
+	Outer   int    // length of the outermost part, its braces included
+	KeyHash uint64 // of Key
+	Hash    uint64 // of Key and Suffix
+	Limit   algorithm.Limit
+	Units   int64
+	Cost    algorithm.Cost // of the units, under the limit
+
+	Correction *algorithm.Correction // of Settle and Renew
 	Adjustment *algorithm.Adjustment // of Adjust and AtLeast; empty for Ask
 
 	// The store fills in these. The last integer of the reply is the receipt.
@@ -87,9 +104,6 @@ func (c *Charge) RaisedLimit() algorithm.Limit {
 
 // Raised returns by how many units the adjustments raise the limit now.
 func (c *Charge) Raised() int64 { return c.Raises.After(0) }
-
-// Alone reports whether the charge shares its script with no other request.
-func (c *Charge) Alone() bool { return c.HoldFor > 0 || c.Adjusts }
 
 // Add raises the units of the charge, and stops at the largest number.
 func (c *Charge) Add(units int64) { c.Units = min(c.Units, math.MaxInt64-units) + units }
@@ -169,9 +183,19 @@ func (r *Request) Adjusts() bool {
 	return slices.ContainsFunc(r.Charges, func(c *Charge) bool { return c.Adjusts })
 }
 
+// Beside reports whether the state of some charge has holds or adjustments beside it.
+func (r *Request) Beside() bool {
+	for _, c := range r.Charges {
+		if c.Alone() {
+			return true
+		}
+	}
+	return false
+}
+
 // Alone reports whether the request shares its script with no other.
 func (r *Request) Alone() bool {
-	return r.Slot != nil || r.Op.Adjusts() || slices.ContainsFunc(r.Charges, (*Charge).Alone)
+	return r.Slot != nil || r.Op.Adjusts() || r.Beside()
 }
 
 // IsBound reports whether the request is meant for one period.
@@ -216,27 +240,44 @@ func (r *Request) Settle(reply []int64) (rest []int64, ok bool) {
 	if r.Op.Corrects() {
 		return reply, true
 	}
-	for _, c := range r.Charges {
+	for i, c := range r.Charges {
 		n := c.Limit.Fields()
 		c.Reply, reply = reply[:n:n], reply[n:]
+		c.Fits = r.Verdict&(1<<i) == 0
+		c.Spent = 0
+		if c.Receipt() != 0 {
+			c.Spent = c.Units
+		}
 	}
+	rest, ok = reply, true
+	if r.Beside() {
+		rest, ok = r.settleBeside(reply)
+	}
+	if ok && r.Op == algorithm.AtMost {
+		r.settleAtMost()
+	}
+	return rest, ok
+}
+
+// settleAtMost corrects what was read of a verdict that says how often the charges fit, and not which
+// of them have no room.
+func (r *Request) settleAtMost() {
+	for _, c := range r.Charges {
+		c.Fits = c.RaisedLimit().Read(c.Reply, algorithm.Cost{}, c.Units).RetryAfter == 0
+		if c.Spent > 0 {
+			c.Spent *= r.Verdict
+		}
+	}
+}
+
+// settleBeside reads what a reply tells of adjustments and holds.
+func (r *Request) settleBeside(reply []int64) (rest []int64, ok bool) {
 	for _, c := range r.Charges {
 		if reply, ok = c.raise(reply); !ok {
 			return nil, false
 		}
 	}
-	for i, c := range r.Charges {
-		c.Fits = r.Verdict&(1<<i) == 0
-		c.Spent = 0
-		if r.Op == algorithm.AtMost { // its verdict does not say which charges have no room
-			c.Fits = c.RaisedLimit().Read(c.Reply, algorithm.Cost{}, c.Units).RetryAfter == 0
-		}
-		if c.Receipt() != 0 {
-			c.Spent = c.Units
-			if r.Op == algorithm.AtMost {
-				c.Spent *= r.Verdict
-			}
-		}
+	for _, c := range r.Charges {
 		if c.HoldFor == 0 {
 			continue
 		}

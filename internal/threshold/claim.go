@@ -131,8 +131,9 @@ func (c *claim[O]) ask(
 	op algorithm.Operation, suffix string, limit algorithm.Limit,
 ) request.Request {
 	return request.Request{Op: op, Charges: []*request.Charge{{
-		Key: c.State.Key, Outer: c.State.Outer, KeyHash: c.State.KeyHash,
-		Suffix: suffix, Hash: c.State.KeyHash ^ maphash.String(hashes, suffix),
+		Kind: &request.Kind{Suffix: suffix},
+		Key:  c.State.Key, Outer: c.State.Outer, KeyHash: c.State.KeyHash,
+		Hash:  c.State.KeyHash ^ maphash.String(hashes, suffix),
 		Limit: limit, Units: 1, Cost: limit.Cost(1),
 	}}}
 }
