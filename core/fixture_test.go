@@ -34,6 +34,8 @@ var (
 	peek       = gatetest.Peek
 )
 
+func TestMain(m *testing.M) { redistest.Main(m) }
+
 func newClock() *core.ManualClock { return core.NewManualClock(time.UnixMicro(epoch)) }
 
 // micros returns the time of a clock in microseconds, as scripts and stores count it.
