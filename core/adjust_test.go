@@ -245,28 +245,6 @@ func TestRaiseOutlivesPeriods(t *testing.T) {
 	})
 }
 
-// All that asks for units of a raised quota may have them: SpendUpTo, a Reservation, its Settle.
-func TestRaisedUnitsAreSpent(t *testing.T) {
-	t.Parallel()
-	eachQuota(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, p *core.Policy, _ time.Duration) {
-		key := newKey(t, "k", t.Name())
-		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 90, Until: c.Now().Add(time.Minute)})
-		if n, d, err := g.SpendUpTo(t.Context(), 1000, core.Charge{Policy: p, Key: key, Cost: 1}); n != 100 || err != nil {
-			t.Errorf("granted %d: %s, %v", n, show(d), err)
-		}
-		adjust(t, g, core.Adjustment{ID: "b", Policy: p, Key: key, Units: -1000})
-		r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 50})
-		settle(t, r, 70)
-		if n := used(t, g, p, key); n != 70 {
-			t.Errorf("%d units are in use, want 70", n)
-		}
-		cancel(t, charge(t, g, core.Charge{Policy: p, Key: key, Cost: 30}))
-		if n := used(t, g, p, key); n != 70 {
-			t.Errorf("%d units are in use, want 70", n)
-		}
-	})
-}
-
 // A process obeys its own raise at once, and that of another within a second.
 func TestRaiseLiftsRememberedDenials(t *testing.T) {
 	t.Parallel()

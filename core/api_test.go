@@ -40,31 +40,6 @@ func TestChargeHasItsOwnLimit(t *testing.T) {
 	})
 }
 
-// A cached denial under one limit does not apply to the same charge under another.
-func TestCachedDenialHeedsTheChargesLimit(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
-		log := func(n int64) core.Algorithm {
-			return core.SlidingLog{Windows: []core.Window{{Limit: n, Width: time.Hour}}}
-		}
-		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1, Limit: log(1)}
-		decide(t, g, c)
-		decide(t, g, c)
-		if d := decide(t, g, c); d.Allowed || d.Source != core.SourceCache {
-			t.Errorf("cached denial: %v %s", d.Source, show(d))
-		}
-		c.Limit = log(2)
-		if d := decide(t, g, c); !d.Allowed {
-			t.Errorf("wider limit: %s", show(d))
-		}
-		c.Limit = nil
-		if d := decide(t, g, c); !d.Allowed {
-			t.Errorf("policy's own limit: %s", show(d))
-		}
-	})
-}
-
 func TestSpendUpToSpendsCostsSeveralTimes(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
@@ -238,18 +213,33 @@ func TestMustPanicsWithConstructorsError(t *testing.T) {
 	core.Must(core.NewPolicy(core.PolicyConfig{Algorithm: frozen(1)}))
 }
 
+// Decide returns the fault of a Charge.Limit, wherever the charge stands, and spends nothing.
 func TestChargesLimitIsValidated(t *testing.T) {
-	g := memoryGate(t, core.Config{})
-	for name, own := range map[string]core.Algorithm{
-		"too many windows": core.SlidingLog{Windows: make([]core.Window, 9)},
-		"no windows":       core.SlidingLog{},
-		"negative":         core.TokenBucket{Rate: -1},
-		"pointer":          &core.TokenBucket{Rate: 1, Per: time.Second, Burst: 1},
-		"nil pointer":      (*core.TokenBucket)(nil),
-	} {
-		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1, Limit: own}
-		if d, err := g.Decide(t.Context(), c); err == nil || d.Allowed {
-			t.Errorf("%s: %v, %s", name, err, show(d))
-		}
+	t.Parallel()
+	window := core.Window{Limit: 1, Width: time.Hour}
+	limits := map[string]core.Algorithm{
+		"too many windows":       core.SlidingLog{Windows: make([]core.Window, 9)},
+		"no windows":             core.SlidingLog{},
+		"a window without width": core.SlidingLog{Windows: []core.Window{window, {}}},
+		"negative":               core.TokenBucket{Rate: -1},
+		"pointer":                &core.TokenBucket{Rate: 1, Per: time.Second, Burst: 1},
+		"nil pointer":            (*core.TokenBucket)(nil),
 	}
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		good := core.Charge{Policy: limited(t, "good", frozen(1)), Key: newKey(t, "k"), Cost: 1}
+		bad := core.Charge{Policy: limited(t, "bad", frozen(1)), Key: good.Key, Cost: 1}
+		bad.Limit = core.SlidingLog{Windows: []core.Window{window}}
+		decide(t, g, bad) // a log that begins like an invalid one is known
+		for name, own := range limits {
+			bad.Limit = own
+			for _, charges := range [][]core.Charge{{bad}, {bad, good}, {good, bad}} {
+				if d, err := g.Decide(t.Context(), charges...); err == nil || d.Allowed || d.Len() > 0 {
+					t.Errorf("%s: %v, %s", name, err, show(d))
+				}
+			}
+		}
+		if d := peek(t, g, good); !d.Allowed {
+			t.Error("something was spent")
+		}
+	})
 }

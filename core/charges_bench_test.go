@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -141,38 +140,6 @@ func measure(b *testing.B, client *redis.Client, call func()) {
 	}
 	after, all := scriptTime(b, client)
 	b.ReportMetric((after-micros)/(all-calls), "server-µs/op")
-}
-
-// BenchmarkCharges times decisions of several charges against decisions of one. Both alternate in
-// the same run.
-func BenchmarkCharges(b *testing.B) {
-	s := redistest.Start(b)
-	client := s.Client(b)
-	g := redisGate(b, client, core.Config{Prefix: s.Prefix})
-	call := func(charges []core.Charge) func() {
-		return func() {
-			if d, err := g.Decide(context.Background(), charges...); err != nil || !d.Allowed || d.Cause != nil {
-				b.Fatal(err, show(d))
-			}
-		}
-	}
-	var all []core.Charge
-	for i := range core.MaxCharges {
-		all = append(all, core.Charge{
-			Policy: limited(b, fmt.Sprint("p", i), core.PerSecond(1_000_000+int64(i))),
-			Key:    newKey(b, "tenant", fmt.Sprint("user", i)), Cost: 1,
-		})
-	}
-	one := call(all[:1])
-	for n := 1; n <= core.MaxCharges; n *= 2 {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			several := call(all[:n])
-			several()
-			ratio := gatetest.Paired(several, one)
-			measure(b, client, several)
-			b.ReportMetric(ratio, "xOne")
-		})
-	}
 }
 
 // BenchmarkAlgorithms times one charge of each algorithm, admitted and denied. The benchmark moves

@@ -8,48 +8,6 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// A clock that steps forward and back locks no key for longer than its limit would, and the
-// RetryAfter of a denial stays exact.
-func TestClockForwardAndBackLocksNoKey(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(10)), Key: newKey(t, "k"), Cost: 10}
-		c.Advance(time.Hour)
-		decide(t, g, charge)
-		c.Advance(-time.Hour)
-		charge.Cost = 1
-		d := decide(t, g, charge)
-		wait := d.RetryAfter()
-		if d.Allowed || wait != 6*time.Second {
-			t.Fatalf("after the step back: %s", show(d))
-		}
-		c.Advance(wait)
-		if d := decide(t, g, charge); !d.Allowed {
-			t.Errorf("after RetryAfter: %s", show(d))
-		}
-	})
-}
-
-// A clock that steps back restores no units.
-func TestClockBackRestoresNothing(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(10)), Key: newKey(t, "k"), Cost: 4}
-		decide(t, g, charge)
-		for _, back := range []time.Duration{time.Microsecond, time.Second, 3 * time.Second, time.Minute, 2 * time.Hour} {
-			c.Advance(-back)
-			d := peek(t, g, charge)
-			if r := d.At(0); r.Remaining > 6 {
-				t.Errorf("%v back: %s", back, show(d))
-			}
-		}
-		c.Advance(2*time.Hour + time.Minute)
-		if d := peek(t, g, charge); !d.Allowed {
-			t.Errorf("after the step forward: %s", show(d))
-		}
-	})
-}
-
 // After a step back, the limit of a bucket that decides first says what is left of the level. The
 // decisions of others change nothing of that.
 func TestLimitsAgreeAfterClockBack(t *testing.T) {

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 
@@ -61,6 +62,18 @@ func TestChargesAcrossClusterNodes(t *testing.T) {
 				}
 				if d := peek(t, g, many); d.At(0).Used != 22 {
 					t.Errorf("the rest of SpendUpTo was not refunded: %s", show(d))
+				}
+				for _, l := range limitsOfTen {
+					p := limited(t, "reserved-"+strings.ReplaceAll(l.name, " ", "-"), l.algorithm)
+					both := []core.Charge{{Policy: p, Key: keys[0], Cost: 4}, {Policy: p, Key: keys[1], Cost: 4}}
+					r, _ := reserve(t, g, 0, both...)
+					if a, b := used(t, g, p, keys[0]), used(t, g, p, keys[1]); a != 4 || b != 4 {
+						t.Errorf("%s: %d and %d are reserved", l.name, a, b)
+					}
+					cancel(t, r)
+					if a, b := used(t, g, p, keys[0]), used(t, g, p, keys[1]); a != 0 || b != 0 {
+						t.Errorf("%s: after Cancel %d and %d used", l.name, a, b)
+					}
 				}
 			})
 

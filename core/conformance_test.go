@@ -233,8 +233,9 @@ var vectors = []vector{
 			{0, "atmost 9", "got 3, 4 used, 0 left, next 500ms, reset 2s"},
 			// A cost of 0 spends nothing, so it waits for nothing.
 			{0, "reserve 0", "4 used, 0 left, next 500ms, reset 2s"},
+			{0, "reserve 0 for 1h", "4 used, 0 left, next 500ms, reset 2s"},
 			{2 * time.Second, "reserve 4", "4 used, 0 left, next 500ms, reset 2s"},
-			{0, "settle 4 9", "denied, 8 used, 0 left, retry 2.5s, next 2.5s, reset 4s"},
+			{0, "settle 5 9", "denied, 8 used, 0 left, retry 2.5s, next 2.5s, reset 4s"},
 			{2500 * time.Millisecond, "decide 1", "4 used, 0 left, next 500ms, reset 2s"},
 		},
 	},
@@ -414,6 +415,107 @@ var vectors = []vector{
 		name:   "year",
 		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.PeriodYear, In: time.UTC}},
 		steps:  []step{{0, "decide 1", "1 used, 1 left, next 972h0m0s, reset 972h0m0s"}},
+	},
+	{
+		name: "log whose short window admits less",
+		limits: []core.Algorithm{core.SlidingLog{Windows: []core.Window{
+			{Limit: 3, Width: time.Second}, {Limit: 10, Width: time.Hour},
+		}}},
+		steps: []step{
+			{0, "peek 1", "0 used, 3 left"},
+			{0, "decide 1", "1 used, 2 left, next 1s, reset 1h0m0s"},
+			{10 * time.Second, "peek 1", "1 used, 3 left, next never, reset 59m50s"},
+		},
+	},
+	{
+		name:   "any minute",
+		limits: []core.Algorithm{core.AnyMinute(10)},
+		steps: []step{
+			{0, "atmost 20", "got 10, 10 used, 0 left, next 1m1s, reset 1m1s"},
+			{time.Minute - time.Microsecond, "peek 1", "denied, 10 used, 0 left, retry 1.000001s, next 1.000001s, reset 1.000001s"},
+			{time.Second + time.Microsecond, "atmost 20", "got 10, 10 used, 0 left, next 1m1s, reset 1m1s"},
+		},
+	},
+	{
+		name:   "clock that steps forward and back",
+		limits: []core.Algorithm{core.PerMinute(10)},
+		steps: []step{
+			{time.Hour, "decide 10", "10 used, 0 left, next 6s, reset 1m0s"},
+			{-time.Hour, "decide 1", "denied, 10 used, 0 left, retry 6s, next 6s, reset 1m0s"},
+			{6 * time.Second, "decide 1", "10 used, 0 left, next 6s, reset 1m0s"},
+			{time.Hour, "decide 4", "4 used, 6 left, next 6s, reset 24s"},
+			{-time.Microsecond, "peek 4", "5 used, 5 left, next 1µs, reset 24.000001s"},
+			{-time.Second, "peek 4", "5 used, 5 left, next 1.000001s, reset 25.000001s"},
+			{-time.Minute, "peek 4", "denied, 10 used, 0 left, retry 24s, next 6s, reset 1m0s"},
+			{-2 * time.Hour, "peek 4", "denied, 10 used, 0 left, retry 24s, next 6s, reset 1m0s"},
+			{2*time.Hour + 2*time.Minute, "peek 10", "0 used, 10 left"},
+		},
+	},
+	{
+		name:   "clock that steps over the start of a month",
+		limits: []core.Algorithm{core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC}},
+		at:     time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC),
+		steps: []step{
+			{0, "atmost 20", "got 10, 10 used, 0 left, next 744h0m0s, reset 744h0m0s"},
+			{-50 * time.Millisecond, "atmost 20", "got 0, denied, 10 used, 0 left, retry 744h0m0.05s, next 744h0m0.05s, reset 744h0m0.05s"},
+			{50 * time.Millisecond, "atmost 20", "got 0, denied, 10 used, 0 left, retry 744h0m0s, next 744h0m0s, reset 744h0m0s"},
+			{-50 * time.Millisecond, "atmost 20", "got 0, denied, 10 used, 0 left, retry 744h0m0.05s, next 744h0m0.05s, reset 744h0m0.05s"},
+		},
+	},
+	{
+		// A bucket that was never full in between refunds all of an estimate. Once it has been full,
+		// there is nothing to refund.
+		name:   "refund after the time that a bucket takes to refill",
+		limits: []core.Algorithm{core.PerMinute(60)},
+		steps: []step{
+			{0, "reserve 50", "50 used, 10 left, next 1s, reset 50s"},
+			{30 * time.Second, "reserve 30", "50 used, 10 left, next 1s, reset 50s"},
+			{30 * time.Second, "reserve 30", "50 used, 10 left, next 1s, reset 50s"},
+			{0, "settle 0 20", "20 used, 40 left, next 1s, reset 20s"},
+			{2 * time.Minute, "reserve 1", "1 used, 59 left, next 1s, reset 1s"},
+			{0, "cancel 2", "1 used, 59 left, next 1s, reset 1s"},
+		},
+	},
+	{
+		name:   "refunds of reservations for later leave nothing",
+		limits: []core.Algorithm{core.TokenBucket{Rate: 7, Per: 10 * time.Hour, Burst: 10}},
+		steps: []step{
+			{0, "decide 10", "10 used, 0 left, next 1h25m42.857143s, reset 14h17m8.571429s"},
+			{0, "reserve 10 for 100h", "20 used, 0 left, next 15h42m51.428572s, reset 28h34m17.142858s, delay 14h17m8.571429s"},
+			{0, "reserve 10 for 100h", "30 used, 0 left, next 30h0m0s, reset 42h51m25.714286s, delay 28h34m17.142858s"},
+			{0, "cancel 1", "denied, 20 used, 0 left, retry 15h42m51.428572s, next 15h42m51.428572s, reset 28h34m17.142858s"},
+			{0, "cancel 0", "denied, 10 used, 0 left, retry 1h25m42.857143s, next 1h25m42.857143s, reset 14h17m8.571429s"},
+			{4 * time.Hour, "reserve 1", "9 used, 1 left, next 17m8.571429s, reset 11h42m51.428572s"},
+			{0, "decide 1", "10 used, 0 left, next 17m8.571429s, reset 13h8m34.285715s"},
+			{0, "cancel 2", "9 used, 1 left, next 17m8.571429s, reset 11h42m51.428572s"},
+		},
+	},
+	{
+		name:   "late refund, window from first",
+		limits: []core.Algorithm{core.FixedWindow{Limit: 3, Window: time.Minute, FromFirst: true}},
+		steps: []step{
+			{0, "reserve 3", "3 used, 0 left, next 1m0s, reset 1m0s"},
+			{85 * time.Second, "decide 1", "1 used, 2 left, next 1m0s, reset 1m0s"},
+			{0, "cancel 0", "1 used, 2 left, next 1m0s, reset 1m0s"},
+		},
+	},
+	{
+		name:   "late refund, buckets",
+		limits: []core.Algorithm{core.SlidingWindow{Limit: 3, Window: time.Minute, Buckets: 6}},
+		steps: []step{
+			{0, "reserve 3", "3 used, 0 left, next 1m10s, reset 1m10s"},
+			{85 * time.Second, "decide 1", "1 used, 2 left, next 1m5s, reset 1m5s"},
+			{0, "cancel 0", "1 used, 2 left, next 1m5s, reset 1m5s"},
+		},
+	},
+	{
+		name:   "late refund, log",
+		limits: []core.Algorithm{core.SlidingLog{Windows: []core.Window{{Limit: 3, Width: time.Minute}}}},
+		steps: []step{
+			{0, "reserve 3", "3 used, 0 left, next 1m0s, reset 1m0s"},
+			{85 * time.Second, "decide 1", "1 used, 2 left, next 1m0s, reset 1m0s"},
+			{0, "cancel 0", "1 used, 2 left, next 1m0s, reset 1m0s"},
+		},
 	},
 	{
 		name:   "unlimited",

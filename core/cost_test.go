@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/redistest"
 )
 
 // A Charge without a Cost costs 1 whatever decides on it, and one of NoCost nothing.
@@ -44,36 +43,6 @@ func TestCostZeroMeansOne(t *testing.T) {
 		}
 		if d := peek(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost}); !d.Allowed {
 			t.Errorf("nothing does not fit: %s", show(d))
-		}
-	})
-}
-
-// Charges of one key add up, each with its own meaning of the Cost.
-func TestCostsOfOneKeyAddUp(t *testing.T) {
-	g := memoryGate(t, core.Config{})
-	p, key := limited(t, "p", frozen(10)), newKey(t, "k")
-	d := decide(t, g, core.Charge{Policy: p, Key: key}, core.Charge{Policy: p, Key: key, Cost: 3},
-		core.Charge{Policy: p, Key: key, Cost: core.NoCost}, core.Charge{Policy: p, Key: key})
-	if d.At(0).Used != 5 {
-		t.Errorf("1 + 3 + nothing + 1: %s", show(d))
-	}
-}
-
-// The same cost said in two ways has one remembered denial, and another cost another one.
-func TestCachedDenialOfCostZero(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
-		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k")}
-		decide(t, g, c)
-		decide(t, g, c) // denied
-		c.Cost = 1
-		if d := decide(t, g, c); d.Allowed || d.Source != core.SourceCache {
-			t.Errorf("cost 1: %v %s", d.Source, show(d))
-		}
-		c.Cost = core.NoCost
-		if d := decide(t, g, c); !d.Allowed || d.Source != core.SourceRedis {
-			t.Errorf("no cost: %v %s", d.Source, show(d))
 		}
 	})
 }

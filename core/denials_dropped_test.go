@@ -28,6 +28,10 @@ func TestCachedDenialIsDropped(t *testing.T) {
 		{"nothing", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
 			return decide(t, gates.Gate, c)
 		}, false, core.SourceCache},
+		{"the same cost, by its zero value", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+			c.Cost = 0
+			return decide(t, gates.Gate, c)
+		}, false, core.SourceCache},
 		{"Peek", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
 			return peek(t, gates.Gate, c)
 		}, false, core.SourceRedis},

@@ -420,27 +420,6 @@ func TestCachedDenialIsObserved(t *testing.T) {
 	}
 }
 
-// A session ends on time, also where it has just denied.
-func TestDenialOfASessionEndsWithIt(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		c := newClock()
-		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Clock: c.Now})
-		g.InjectClock(micros(c))
-		p := limited(t, "p", core.TokenBucket{Burst: 1, Per: 10 * time.Second})
-		one := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
-		decide(t, g, one)
-		c.Advance(10*time.Second - time.Microsecond)
-		if d := decide(t, g, one); d.Allowed {
-			t.Error(show(d))
-		}
-		c.Advance(time.Microsecond)
-		if d := decide(t, g, one); !d.Allowed {
-			t.Error(show(d))
-		}
-	})
-}
-
 func TestDenialCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
@@ -463,6 +442,7 @@ func TestCachedDenialsAgreeWithRedis(t *testing.T) {
 		newPolicy(t, core.PolicyConfig{Name: "plan", Algorithm: changing(
 			core.TokenBucket{Rate: 2, Per: time.Second, Burst: 3}, core.TokenBucket{Rate: 2, Per: time.Second, Burst: 6}, core.TokenBucket{Rate: 4, Per: time.Second, Burst: 3})}),
 		limited(t, "leaky", core.LeakyBucket{Rate: 7, Per: time.Second, Capacity: 3}),
+		limited(t, "session", core.TokenBucket{Burst: 2, Per: 700 * time.Millisecond}),
 		limited(t, "window", core.FixedWindow{Limit: 3, Window: 700 * time.Millisecond}),
 		newPolicy(t, core.PolicyConfig{Name: "window-plan", Algorithm: changing(
 			core.FixedWindow{Limit: 2, Window: time.Second, FromFirst: true}, core.FixedWindow{Limit: 4, Window: time.Second, FromFirst: true})}),

@@ -159,21 +159,6 @@ func (r *Reservation) Renew() (gone uint32, err error) {
 // Charges returns how many charges a reservation has.
 func (r *Reservation) Charges() int { return len(r.place) }
 
-// PeekAndDecide peeks at a charge and decides another one, in one round trip. It reports which of the
-// two were denied.
-func (g *Gate) PeekAndDecide(ctx context.Context, peek, decide Charge) (denied [2]bool, err error) {
-	var requests []request.Request
-	for i, op := range []algorithm.Operation{algorithm.Peek, algorithm.Decide} {
-		p := new(inquiry)
-		if err := p.lay([]Charge{[]Charge{peek, decide}[i]}); err != nil {
-			return denied, err
-		}
-		requests = append(requests, request.Request{Op: op, Charges: p.whole[0].Charges})
-	}
-	err = g.store.Decide(ctx, requests)
-	return [2]bool{requests[0].Verdict != 0, requests[1].Verdict != 0}, err
-}
-
 // ScriptRequest is a request that a test puts in a script.
 type ScriptRequest struct {
 	inquiry *inquiry // nil for a refund

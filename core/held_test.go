@@ -116,38 +116,6 @@ func TestHeldCountsWhatRuns(t *testing.T) {
 	})
 }
 
-// What the last period still holds gives nothing back to the present one.
-func TestHeldInAnEarlierPeriod(t *testing.T) {
-	t.Parallel()
-	for name, limit := range map[string]core.Algorithm{
-		"calendar":     core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC},
-		"fixed window": core.FixedWindow{Limit: 10, Window: 24 * time.Hour},
-		"from first":   core.FixedWindow{Limit: 10, Window: 24 * time.Hour, FromFirst: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-				p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: limit, Hold: 48 * time.Hour})
-				key := newKey(t, "k")
-				old := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 8})
-				c.Advance(24 * time.Hour)
-				decide(t, g, core.Charge{Policy: p, Key: key, Cost: 7})
-				young := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 2})
-				for cost, short := range map[int64]bool{3: true, 4: false} {
-					d := decide(t, g, core.Charge{Policy: p, Key: key, Cost: cost})
-					if r := d.At(0); d.Allowed || r.Held != 2 || r.KeptAfter() > 0 != short {
-						t.Errorf("%d: %s", cost, show(d))
-					}
-				}
-				settle(t, old, 0)
-				cancel(t, young)
-				if d := decide(t, g, core.Charge{Policy: p, Key: key, Cost: 3}); !d.Allowed || d.At(0).Held != 0 {
-					t.Error(show(d))
-				}
-			})
-		})
-	}
-}
-
 // The wait is as long as reservations were held lately, at most 30 s and the Hold.
 func TestWaitForHeldUnitsIsLearnt(t *testing.T) {
 	for _, test := range []struct {

@@ -97,51 +97,13 @@ func TestWaitsOfRaisesAreExact(t *testing.T) {
 					h.step()
 					h.move(15 * time.Second)
 				}
-				if err := h.checkWaits(1 + rng.Int64N(9)); err != nil {
+				cost := 1 + rng.Int64N(9)
+				if err := checkWaits(t, g, c, func(i int) core.Charge { return h.charge(i, cost) }); err != nil {
 					t.Fatalf("seed %d, %s: %v", seed, cfg.Name, err)
 				}
 			}
 		}
 	})
-}
-
-// checkWaits checks each wait of a charge on keys of its own, because who looks ahead drops the
-// raises that have ended then.
-func (h *history) checkWaits(cost int64) error {
-	start := h.c.Now()
-	d := peek(h, h.g, h.charge(0, cost))
-	found := d.At(0)
-	for i, w := range []struct {
-		name  string
-		wait  time.Duration
-		holds func(core.Result) bool
-	}{
-		{"RetryAfter", found.RetryAfter, func(r core.Result) bool { return r.Allowed }},
-		{"NextAfter", found.NextAfter, func(r core.Result) bool { return r.Remaining > found.Remaining }},
-		{"ResetAfter", found.ResetAfter, func(r core.Result) bool { return r.ResetAfter == 0 }},
-	} {
-		at := []time.Duration{w.wait - time.Microsecond, w.wait}
-		if w.wait == core.Never {
-			at = nil
-			first := start.Truncate(time.Minute).Add(time.Minute).Sub(start)
-			for k := range 5 {
-				at = append(at, first+time.Duration(k)*time.Minute)
-			}
-		} else if w.wait == 0 {
-			continue
-		}
-		for j, wait := range at {
-			h.c.Set(start.Add(wait))
-			then := peek(h, h.g, h.charge(1+2*i+j%2, cost))
-			want := w.wait != core.Never && j == 1
-			if got := w.holds(then.At(0)); got != want {
-				h.c.Set(start)
-				return fmt.Errorf("%s is %v of %s\nafter %v: %s", w.name, w.wait, show(d), wait, show(then))
-			}
-		}
-		h.c.Set(start)
-	}
-	return nil
 }
 
 // A hold that has expired has gone, whether or not somebody asked in between.

@@ -25,7 +25,8 @@ type ledger struct {
 	calls atomic.Int64
 	spans sync.Map // of the calls
 	fails atomic.Pointer[error]
-	gate  chan struct{} // if not nil, a call waits for it
+	act   atomic.Pointer[func()] // in a call
+	gate  chan struct{}          // if not nil, a call waits for it
 }
 
 func (l *ledger) ask(ctx context.Context, _ core.Key, period core.Span) (int64, error) {
@@ -37,6 +38,9 @@ func (l *ledger) ask(ctx context.Context, _ core.Key, period core.Span) (int64, 
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
+	}
+	if act := l.act.Load(); act != nil {
+		(*act)()
 	}
 	if err := l.fails.Load(); err != nil {
 		return 0, *err
@@ -166,60 +170,38 @@ func TestLedgerRaises(t *testing.T) {
 	})
 }
 
-// While a ledger fails, the failure mode decides, and a process asks it once a second.
-func TestLedgerFails(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name    string
-		fail    func(l *ledger)
-		mode    core.FailureMode
-		source  core.Source
-		allowed bool
-	}{
-		{"closed", func(l *ledger) { l.fails.Store(&errGone) }, core.FailClosed, core.SourceClosed, false},
-		{"open", func(l *ledger) { l.fails.Store(&errGone) }, core.FailOpen, core.SourceOpen, true},
-		{"local", func(l *ledger) { l.fails.Store(&errGone) }, core.FailLocal, core.SourceLocal, true},
-		{"a negative figure", func(l *ledger) { l.used.Store(-1) }, core.FailClosed, core.SourceClosed, false},
-	}
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		for _, test := range tests {
-			t.Run(test.name, func(t *testing.T) {
-				l := new(ledger)
-				test.fail(l)
-				p, key := l.policy(t, frozen(10), test.mode), newKey(t, "k", t.Name())
-				charge := core.Charge{Policy: p, Key: key, Cost: 1}
-				d, err := g.Decide(t.Context(), charge)
-				if err != nil || !errors.Is(d.Cause, core.ErrLedger) || d.Source != test.source || d.Allowed != test.allowed {
-					t.Error(show(d), err)
-				}
-				// Until the pause is over no decision waits for the ledger.
-				if d, err := g.Decide(t.Context(), charge); err != nil || !errors.Is(d.Cause, core.ErrLedger) || l.calls.Load() != 1 {
-					t.Error(l.calls.Load(), show(d), err)
-				}
-			})
-		}
-	})
-}
-
-// A process asks a ledger that has failed again after a second.
+// A process asks a ledger that has failed again after a second, however it failed.
 func TestLedgerIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := new(ledger)
-		l.fails.Store(&errGone)
 		g := memoryGate(t, core.Config{})
 		charge := core.Charge{Policy: l.policy(t, frozen(10), core.FailClosed), Key: newKey(t, "k")}
-		for i := range int64(3) {
+		for i, fail := range []func(){
+			func() { l.fails.Store(&errGone) }, // for the next call, too
+			func() {},
+			func() {
+				l.fails.Store(nil)
+				l.used.Store(-1)
+			},
+			func() { panic("no ledger") },
+			runtime.Goexit, // as t.Fatal does
+		} {
+			l.act.Store(&fail)
 			for range 2 {
+				began := time.Now()
 				d, err := g.Decide(t.Context(), charge)
-				if err != nil || !errors.Is(d.Cause, core.ErrLedger) || l.calls.Load() != i+1 {
-					t.Error(l.calls.Load(), show(d), err)
+				if err != nil || d.Allowed || !errors.Is(d.Cause, core.ErrLedger) || l.calls.Load() != int64(i+1) {
+					t.Error(i, l.calls.Load(), show(d), err)
+				}
+				if i == 3 && !strings.Contains(d.Cause.Error(), "no ledger") || time.Since(began) > 0 {
+					t.Errorf("failure %d after %v: %v", i, time.Since(began), d.Cause)
 				}
 				time.Sleep(time.Second - time.Nanosecond)
 			}
 		}
-		l.fails.Store(nil)
+		l.act.Store(nil)
 		l.used.Store(4)
-		if d := decide(t, g, charge); !d.Allowed || d.At(0).Used != 5 || l.calls.Load() != 4 {
+		if d := decide(t, g, charge); !d.Allowed || d.At(0).Used != 5 || l.calls.Load() != 6 {
 			t.Error(l.calls.Load(), show(d))
 		}
 	})
@@ -259,33 +241,6 @@ func TestHangingLedgersDelayNoOther(t *testing.T) {
 		}
 		if err := g.Close(t.Context()); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-// A ledger that calls runtime.Goexit, as t.Fatal does, fails, and is asked again.
-func TestLedgerThatExitsFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		p := newPolicy(t, core.PolicyConfig{
-			Name: "budget", Algorithm: frozen(10), OnFailure: core.FailClosed,
-			Ledger: func(context.Context, core.Key, core.Span) (int64, error) {
-				if calls++; calls == 1 {
-					runtime.Goexit()
-				}
-				return 4, nil
-			},
-		})
-		g, began := memoryGate(t, core.Config{}), time.Now()
-		charge := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
-		d, err := g.Decide(t.Context(), charge)
-		if err != nil || d.Allowed || !errors.Is(d.Cause, core.ErrLedger) || time.Since(began) > 0 {
-			t.Error(show(d), d.Cause, err)
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if d := decide(t, g, charge); !d.Allowed || d.At(0).Used != 5 {
-			t.Error(show(d), d.Cause)
 		}
 	})
 }
@@ -358,13 +313,14 @@ func TestLedgerFailsAlone(t *testing.T) {
 			mode   core.FailureMode
 			shadow bool
 			cost   int64
+			source core.Source
 			allows int64 // calls
 		}{
-			{"open", core.FailOpen, false, 1, 2},
-			{"closed", core.FailClosed, false, 1, 0},
-			{"closed shadow", core.FailClosed, true, 1, 2},
-			{"local", core.FailLocal, false, 1, 2},
-			{"local, above the share", core.FailLocal, false, 11, 0},
+			{"open", core.FailOpen, false, 1, core.SourceOpen, 2},
+			{"closed", core.FailClosed, false, 1, core.SourceClosed, 0},
+			{"closed shadow", core.FailClosed, true, 1, core.SourceOpen, 2},
+			{"local", core.FailLocal, false, 1, core.SourceLocal, 2},
+			{"local, above the share", core.FailLocal, false, 11, core.SourceLocal, 0},
 		} {
 			for _, hold := range []time.Duration{0, time.Hour} {
 				t.Run(test.name+hold.String(), func(t *testing.T) {
@@ -377,7 +333,7 @@ func TestLedgerFailsAlone(t *testing.T) {
 					for range 3 {
 						c.Advance(time.Second)
 						_, d, err := g.Charge(t.Context(), both...)
-						if err != nil || !errors.Is(d.Cause, core.ErrLedger) || d.At(1).Source != peek(t, g, both[1]).Source {
+						if err != nil || !errors.Is(d.Cause, core.ErrLedger) || d.At(0).Source != test.source || d.At(1).Source != peek(t, g, both[1]).Source {
 							t.Error(show(d), err)
 						}
 						if d.Allowed {
@@ -472,31 +428,6 @@ func TestPeriodEndsDuringLedger(t *testing.T) {
 	})
 }
 
-// Close ends the calls of ledgers.
-func TestCloseEndsLedgers(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		l := &ledger{gate: make(chan struct{})}
-		p := l.policy(t, frozen(10), core.FailClosed)
-		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
-		var wg sync.WaitGroup
-		for i := range 40 { // more than ask at once
-			wg.Go(func() {
-				d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: newKey(t, "k", strconv.Itoa(i)), Cost: 1})
-				if err != nil || d.Allowed {
-					t.Error(show(d), err)
-				}
-			})
-		}
-		wg.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), longTimeout)
-		defer cancel()
-		if err := g.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // A key waits for a place before its ledger is asked, so that the ledger has all of its time however
 // many keys wait. Other processes do not wait for it.
 func TestLedgersTakeTurnsOneByOne(t *testing.T) {
@@ -525,19 +456,6 @@ func TestLedgersTakeTurnsOneByOne(t *testing.T) {
 		}
 		close(stuck.gate)
 	})
-}
-
-// The panic of a ledger is an error, and ends no process.
-func TestLedgerPanics(t *testing.T) {
-	p := newPolicy(t, core.PolicyConfig{
-		Name: "budget", Algorithm: frozen(10), OnFailure: core.FailClosed,
-		Ledger: func(context.Context, core.Key, core.Span) (int64, error) { panic("no ledger") },
-	})
-	g := memoryGate(t, core.Config{})
-	d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1})
-	if err != nil || d.Allowed || !errors.Is(d.Cause, core.ErrLedger) || !strings.Contains(d.Cause.Error(), "no ledger") {
-		t.Error(show(d), err)
-	}
 }
 
 func TestQuotaFieldsAreValidated(t *testing.T) {

@@ -189,6 +189,7 @@ var limitChanges = []vector{
 			core.Calendar{Limit: 3, Every: core.PeriodDay, In: time.UTC},
 			core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC},
 			core.Calendar{Limit: 10, Every: core.PeriodDay, In: lordHowe},
+			core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC, Anchor: noon.Add(6 * time.Hour)},
 		},
 		steps: []step{
 			{0, "decide 8", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
@@ -196,9 +197,48 @@ var limitChanges = []vector{
 			{0, "use 2", "denied, 8 used, 0 left, retry 12h0m0s, next 12h0m0s, reset 12h0m0s"},
 			{0, "use 3", "0 used, 10 left"},
 			{0, "use 0", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
-			// Each time zone has its own count.
+			// Each time zone has its own count, and each anchor too.
 			{0, "use 4", "0 used, 10 left"},
+			{0, "use 5", "0 used, 10 left"},
+			{0, "decide 7", "7 used, 3 left, next 6h0m0s, reset 6h0m0s"},
 			{0, "use 0", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
+		},
+	},
+	{
+		// The debt of a window that follows a charge's own is not refunded with that charge, also where
+		// another width made the window last longer for a while.
+		name: "debt of another window",
+		limits: []core.Algorithm{
+			core.FixedWindow{Limit: 30, Window: time.Second}, core.FixedWindow{Limit: 30, Window: 2 * time.Second},
+		},
+		steps: []step{
+			{0, "reserve 9", "9 used, 21 left, next 1s, reset 1s"},
+			{500 * time.Millisecond, "use 1", "9 used, 21 left, next 1.5s, reset 1.5s"},
+			{0, "reserve 21", "30 used, 0 left, next 1.5s, reset 1.5s"},
+			{0, "settle 1 31", "denied, 40 used, 0 left, retry 1.5s, next 1.5s, reset 3.5s"},
+			{700 * time.Millisecond, "use 0", "10 used, 20 left, next 800ms, reset 800ms"},
+			{0, "cancel 0", "10 used, 20 left, next 800ms, reset 800ms"},
+		},
+	},
+	{
+		name:   "widened window",
+		limits: []core.Algorithm{core.FixedWindow{Limit: 5, Window: 500 * time.Millisecond}, core.FixedWindow{Limit: 5, Window: time.Hour}},
+		steps: []step{
+			{0, "decide 5", "5 used, 0 left, next 500ms, reset 500ms"},
+			{0, "use 1", "5 used, 0 left, next 1h0m0s, reset 1h0m0s"},
+			{0, "decide 1", "denied, 5 used, 0 left, retry 1h0m0s, next 1h0m0s, reset 1h0m0s"},
+			{400 * time.Millisecond, "decide 1", "denied, 5 used, 0 left, retry 59m59.6s, next 59m59.6s, reset 59m59.6s"},
+			{30 * time.Minute, "decide 1", "denied, 5 used, 0 left, retry 29m59.6s, next 29m59.6s, reset 29m59.6s"},
+		},
+	},
+	{
+		name:   "narrower token bucket",
+		limits: []core.Algorithm{core.TokenBucket{Rate: 70, Per: time.Minute, Burst: 100}, core.TokenBucket{Rate: 3, Per: time.Second, Burst: 5}},
+		steps: []step{
+			{0, "decide 100", "100 used, 0 left, next 857.143ms, reset 1m25.714286s"},
+			// A bucket that is 85.7 s deep has room when it has drained to 1.67 s, less a token.
+			{0, "use 1", "denied, 258 used, 0 left, retry 1m24.04762s, next 1m24.380953s, reset 1m25.714286s"},
+			{0, "decide 1", "denied, 258 used, 0 left, retry 1m24.380953s, next 1m24.380953s, reset 1m25.714286s"},
 		},
 	},
 	{

@@ -127,29 +127,6 @@ func TestMemoryCountsExactlyUnderConcurrency(t *testing.T) {
 	}
 }
 
-func TestMemoryAdmitsTheBurst(t *testing.T) {
-	const goroutines, each, burst = 64, 200, 5000
-	g := memoryGate(t, core.Config{})
-	c := core.Charge{Policy: limited(t, "p", frozen(burst)), Key: newKey(t, "k"), Cost: 1}
-	var admitted atomic.Int64
-	var wg sync.WaitGroup
-	for range goroutines {
-		wg.Go(func() {
-			for range each {
-				if d, err := g.Decide(context.Background(), c); err != nil {
-					t.Error(err)
-				} else if d.Allowed {
-					admitted.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if n := admitted.Load(); n != burst {
-		t.Errorf("%d admitted, want %d", n, burst)
-	}
-}
-
 // Without a Clock a Gate in memory uses the system's clock.
 func TestMemoryUsesTheSystemClock(t *testing.T) {
 	g := memoryGate(t, core.Config{})

@@ -34,60 +34,6 @@ func raiseBy(t *testing.T, g *core.Gate, c core.Charge, n int64, until time.Time
 	adjust(t, g, core.Adjustment{ID: fmt.Sprint(n, until), Policy: c.Policy, Key: c.Key, Raise: n, Until: until})
 }
 
-// A wait ends when the charge fits, under the limit of then.
-func TestWaitsKnowWhenRaisesEnd(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name         string
-		limit, spend int64
-		settle       int64
-		raise        map[int64]time.Duration
-		cost         int64
-		retry, next  string // "one" or "two" days, or "never"
-	}{
-		{"of an hour, and never fits after it", 1, 1, 1, map[int64]time.Duration{1: time.Hour}, 2, "never", "never"},
-		{"of an hour, with room", 1, 1, 1, map[int64]time.Duration{1: time.Hour}, 1, "fits", "never"},
-		{"of an hour, with debts", 2, 4, 6, map[int64]time.Duration{2: time.Hour}, 1, "two", "two"},
-		{"until after the next day begins", 1, 2, 2, map[int64]time.Duration{1: 30 * time.Hour}, 2, "one", "one"},
-		{"until then, with debts", 2, 4, 5, map[int64]time.Duration{2: 30 * time.Hour}, 3, "one", "one"},
-		{"until then, with debts and a cost that never fits", 2, 4, 6, map[int64]time.Duration{2: 30 * time.Hour}, 3, "never", "one"},
-		{"two, of which one stays", 1, 4, 4, map[int64]time.Duration{1: 100 * time.Hour, 2: time.Hour}, 2, "one", "one"},
-		{"two, of which one stays, and a larger cost", 1, 4, 4, map[int64]time.Duration{1: 100 * time.Hour, 2: time.Hour}, 3, "never", "one"},
-	}
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		for _, tt := range tests {
-			for _, p := range dailyOf(t, tt.limit, 0) {
-				t.Run(tt.name+"/"+p.Name(), func(t *testing.T) {
-					c.Set(time.UnixMicro(epoch))
-					charged := core.Charge{Policy: p, Key: newKey(t, "k", tt.name), Cost: tt.spend}
-					for n, d := range tt.raise {
-						raiseBy(t, g, charged, n, c.Now().Add(d))
-					}
-					settle(t, charge(t, g, charged), tt.settle)
-					one, two := nextDay(c)
-					waits := map[string]time.Duration{"fits": 0, "one": one, "two": two, "never": core.Never}
-					charged.Cost = tt.cost
-					d := peek(t, g, charged)
-					r := d.At(0)
-					if r.RetryAfter != waits[tt.retry] || r.NextAfter != waits[tt.next] {
-						t.Errorf("%s\nwant retry %d, next %d", show(d), waits[tt.retry], waits[tt.next])
-					}
-					if wait := r.RetryAfter; wait > 0 && wait != core.Never {
-						c.Advance(wait - time.Microsecond)
-						if d := peek(t, g, charged); d.Allowed {
-							t.Error("a microsecond too early: ", show(d))
-						}
-						c.Advance(time.Microsecond)
-						if d := decide(t, g, charged); !d.Allowed {
-							t.Error("after the wait: ", show(d))
-						}
-					}
-				})
-			}
-		}
-	})
-}
-
 func TestRefundAfterRaisePaysDebt(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
@@ -149,36 +95,6 @@ func TestSettleReachesTwiceTheLimit(t *testing.T) {
 			if n := used(t, g, p, newKey(t, "k")); n != 2*b.Burst {
 				t.Errorf("%s: %d are used, want %d", name, n, 2*b.Burst)
 			}
-		}
-	})
-}
-
-func TestNextAfterOfLogWithUnusedWindow(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		p := limited(t, "log", core.SlidingLog{Windows: []core.Window{
-			{Limit: 3, Width: time.Second}, {Limit: 10, Width: time.Hour},
-		}})
-		one := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
-		decide(t, g, one)
-		c.Advance(10 * time.Second)
-		d := peek(t, g, one)
-		if r := d.At(0); r.Remaining != 3 || r.Limit != 10 || r.NextAfter != core.Never {
-			t.Errorf("%d remain of %d, next after %v", r.Remaining, r.Limit, r.NextAfter)
-		}
-	})
-}
-
-// A log under which nothing was charged has nothing to wait for.
-func TestNextAfterOfUntouchedLog(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		p := limited(t, "log", core.SlidingLog{Windows: []core.Window{
-			{Limit: 3, Width: time.Second}, {Limit: 10, Width: time.Hour},
-		}})
-		d := peek(t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1})
-		if r := d.At(0); r.NextAfter != 0 || r.ResetAfter != 0 {
-			t.Errorf("next after %v, reset after %v", r.NextAfter, r.ResetAfter)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package core_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/internal/request"
 )
 
 // limitsOf10000 are limits of every algorithm, with room for 10,000 at once.
@@ -128,45 +126,6 @@ func TestUsedIsTheSumOfKeptUnits(t *testing.T) {
 	})
 }
 
-// Three of four charges of one instant are cancelled, out of order.
-func TestCancelOutOfOrder(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		for _, l := range append(slices.Clone(limitsOfTen), limitsOf10000...) {
-			charge := core.Charge{Policy: limited(t, "p", l.algorithm), Key: newKey(t, l.name), Cost: 1}
-			var held []*core.Reservation
-			for range 4 {
-				r, _ := reserve(t, g, 0, charge)
-				if _, queue := l.algorithm.(core.LeakyBucket); queue {
-					r, _ = reserve(t, g, time.Hour*24, charge)
-				}
-				held = append(held, r)
-			}
-			before := used(t, g, charge.Policy, charge.Key)
-			for _, i := range []int{0, 2, 1} {
-				cancel(t, held[i])
-			}
-			if n := used(t, g, charge.Policy, charge.Key); n != before-3 {
-				t.Errorf("%s: %d used after 3 of %d were cancelled", l.name, n, before)
-			}
-		}
-	})
-}
-
-// Tokens of fractional microseconds are refunded exactly.
-func TestCancelOfFractionalTokens(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(70)), Key: newKey(t, "k"), Cost: 1}
-		first, _ := reserve(t, g, 0, charge)
-		reserve(t, g, 0, charge)
-		cancel(t, first)
-		if n := used(t, g, charge.Policy, charge.Key); n != 1 {
-			t.Errorf("%d used, want 1", n)
-		}
-	})
-}
-
 // Requests that are cancelled a moment later, in mixed order, are never denied while fewer than the
 // burst are outstanding.
 func TestCancelledRequestsAreNeverDenied(t *testing.T) {
@@ -178,6 +137,7 @@ func TestCancelledRequestsAreNeverDenied(t *testing.T) {
 		}{
 			{core.PerHour(20), 12}, {core.PerHour(5), 3}, {core.PerMinute(70), 12},
 			{core.LeakyBucket{Rate: 20, Per: time.Hour, Capacity: 20}, 12}, {core.SlidingWindow{Limit: 20, Window: time.Hour}, 12},
+			{core.SlidingLog{Windows: []core.Window{{Limit: 2, Width: time.Hour}}}, 1},
 		} {
 			seed := rand.Uint64()
 			rng := rand.New(rand.NewPCG(seed, 0))
@@ -199,279 +159,42 @@ func TestCancelledRequestsAreNeverDenied(t *testing.T) {
 	})
 }
 
-// Streams reserve twice what they use, and settle when they end. While there is demand, they use
-// nearly all of the limit.
-func TestStreamsUseTheirBudget(t *testing.T) {
+// A running window whose limit gets a longer one counts to the end of the longer one, and its key lives
+// as long. So does a debt that is carried into such a window.
+func TestKeyOutlivesAWidenedWindow(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		const limit, estimate, minutes = 100_000, 2000, 30
-		seed := rand.Uint64()
-		rng := rand.New(rand.NewPCG(seed, 0))
-		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(limit)), Key: newKey(t, "k"), Cost: estimate}
-		type stream struct {
-			*core.Reservation
-			end int64
-		}
-		var running []stream
-		began, sum := c.Now().UnixMicro(), int64(0)
-		length := int64(rounds(t, minutes)) * time.Minute.Microseconds()
-		for c.Now().UnixMicro()-began < length {
-			next := c.Now().UnixMicro() + time.Second.Microseconds()
-			if r, d := reserve(t, g, 0, charge); r != nil {
-				running = append(running, stream{r, c.Now().UnixMicro() + 30_000_000 + rng.Int64N(30_000_000)})
-				continue
-			} else if wait := d.RetryAfter(); wait > 0 {
-				next = min(next, c.Now().UnixMicro()+wait.Microseconds())
-			}
-			ended := -1
-			for i, s := range running {
-				if s.end <= next {
-					next, ended = s.end, i
-				}
-			}
-			c.Set(time.UnixMicro(next))
-			if ended >= 0 {
-				settle(t, running[ended].Reservation, estimate/2)
-				sum += estimate / 2
-				running = slices.Delete(running, ended, ended+1)
-			}
-		}
-		most := limit + limit*length/time.Minute.Microseconds()
-		if least := limit * (length/time.Minute.Microseconds() - 1) * 95 / 100; sum < least || sum > most {
-			t.Errorf("seed %d: %d tokens used in %v, want %d to %d", seed, sum, time.Duration(length)*time.Microsecond, least, most)
-		}
-	})
-}
-
-// The estimate of a stream that is as long as the bucket takes to refill is refunded, because the
-// bucket was never full in between.
-func TestSettleOfALongStream(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(60)), Key: newKey(t, "k"), Cost: 50}
-		stream, _ := reserve(t, g, 0, charge)
-		charge.Cost = 1
-		for range 60 { // others keep the bucket busy
-			c.Advance(time.Second)
-			reserve(t, g, 0, charge)
-		}
-		before := used(t, g, charge.Policy, charge.Key)
-		settle(t, stream, 20)
-		if n := used(t, g, charge.Policy, charge.Key); n != before-30 {
-			t.Errorf("%d used, and %d after a refund of 30", before, n)
-		}
-		// Once the bucket has been full, there is nothing to refund.
-		old, _ := reserve(t, g, 0, charge)
-		c.Advance(2 * time.Minute)
-		reserve(t, g, 0, charge)
-		cancel(t, old)
-		if n := used(t, g, charge.Policy, charge.Key); n != 1 {
-			t.Errorf("%d used, want the 1 charged since the bucket was full", n)
-		}
-	})
-}
-
-// Two alternating anchors count separately: each admits its own limit in each of its own days.
-func TestAlternatingAnchorsCountSeparately(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		days := []core.Algorithm{
-			core.Calendar{Limit: 5, Every: core.PeriodDay, In: time.UTC, Anchor: noon.Add(-6 * time.Hour)},
-			core.Calendar{Limit: 5, Every: core.PeriodDay, In: time.UTC, Anchor: noon.Add(6 * time.Hour)},
-		}
-		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(days...)}), Key: newKey(t, "k"), Cost: 5}
-		c.Set(noon.Add(-6 * time.Hour))
-		got := int64(0)
-		for i := range 24 {
-			n, _, err := atMost(g, t.Context(), under(i, core.Charge{Policy: charge.Policy, Key: charge.Key, Cost: 1})...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got += n
-			c.Advance(time.Hour)
-		}
-		if got != 15 { // the second's next day begins in the middle
-			t.Errorf("%d admitted in one day of the first anchor and two of the second", got)
-		}
-		for i, anchor := range days {
-			d, err := g.Peek(t.Context(), under(i, core.Charge{Policy: charge.Policy, Key: charge.Key, Cost: core.NoCost})...)
-			if err != nil || d.At(0).Used > 5 {
-				t.Errorf("%+v: %s, %v", anchor, show(d), err)
-			}
-		}
-	})
-}
-
-// A running window whose limit gets a longer one counts to the end of the longer one, and its key
-// lives as long.
-func TestWidenedWindowKeepsItsCount(t *testing.T) {
-	t.Parallel()
-	limits := []core.Algorithm{
-		core.FixedWindow{Limit: 5, Window: 500 * time.Millisecond}, core.FixedWindow{Limit: 5, Window: time.Hour},
-	}
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		c.Set(noon)
-		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
-		decide(t, g, charge)
-		charge.Cost, charge.Limit = 1, limits[1]
-		for range 60 {
-			if d, err := g.Decide(t.Context(), charge); err != nil || d.Allowed {
-				t.Fatalf("%v after noon: %s, %v", c.Now().Sub(noon), show(d), err)
-			}
-			c.Advance(time.Minute)
-			if c.Now().UnixMicro() == noon.Add(time.Minute).UnixMicro() {
-				c.Advance(-time.Minute + 400*time.Millisecond)
-			}
-		}
-	})
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		client := s.Client(t)
-		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
-		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
-		for {
-			decide(t, g, charge)
-			d, err := g.Decide(t.Context(), under(1, charge)...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d.Allowed { // the first window ended before the second decision
-				continue
-			}
-			wait := d.RetryAfter()
-			name := client.Keys(t.Context(), s.Prefix+"*").Val()[0]
-			if ttl := client.PTTL(t.Context(), name).Val(); ttl < wait-time.Minute {
-				t.Errorf("the key expires in %v, the wait is %v", ttl, wait)
-			}
-			break
-		}
-	})
-}
-
-// A cost of 0 spends nothing, so it does not wait in a queue.
-func TestReserveOfZeroDoesNotWait(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		charge := core.Charge{Policy: limited(t, "p", core.LeakyBucket{Rate: 1, Per: time.Minute, Capacity: 5}), Key: newKey(t, "k"), Cost: 5}
-		decide(t, g, charge)
-		charge.Cost = core.NoCost
-		for _, wait := range []time.Duration{0, time.Hour} {
-			if r, d := reserve(t, g, wait, charge); r == nil || d.At(0).Delay != 0 || r.Delay() != 0 {
-				t.Errorf("with a wait of at most %v: %s", wait, show(d))
-			}
-		}
-	})
-}
-
-// A caller's own deadline is not an outage: the caller gets the error of its context, and the local
-// share is not spent.
-func TestCallersDeadlineIsNotAnOutage(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	client := s.Client(t)
-	g := redisGate(t, client, core.Config{Timeout: time.Minute})
-	c := core.Charge{Policy: limited(t, "p", frozen(5)), Key: newKey(t, "k"), Cost: 1}
-	decide(t, g, c)
-	s.Stop()
-	for range 9 {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-		d, err := g.Decide(ctx, c)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || d.Allowed {
-			t.Errorf("%s, %v", show(d), err)
-		}
-	}
-	s.Continue()
-}
-
-// Settling for more charges up to twice the limit, from any start.
-func TestSettleUpToTwiceTheLimit(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		for _, l := range limitsOfTen {
-			if l.name == "log of two windows" {
-				continue // its shorter window allows less
-			}
-			for _, actual := range []int64{5, 15, 20, 1000} {
-				charge := core.Charge{Policy: limited(t, "p", l.algorithm), Key: newKey(t, l.name, fmt.Sprint(actual)), Cost: 1}
+	for _, tt := range []struct {
+		name          string
+		fromFirst     bool
+		settle        int64
+		after, shrunk time.Duration // until the wider limit decides, and since the window began
+	}{
+		{"running", false, 5, 400 * time.Millisecond, 400 * time.Millisecond},
+		{"debt", true, 10, 600 * time.Millisecond, 100 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+				client, clock := s.Client(t), core.NewManualClock(noon)
+				g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
+				g.InjectClock(micros(clock))
+				p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(
+					core.FixedWindow{Limit: 5, Window: 500 * time.Millisecond, FromFirst: tt.fromFirst},
+					core.FixedWindow{Limit: 5, Window: time.Hour, FromFirst: tt.fromFirst})})
+				charge := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 5}
 				r, _ := reserve(t, g, 0, charge)
-				settle(t, r, actual)
-				if n, want := used(t, g, charge.Policy, charge.Key), min(actual, 20); n != want {
-					t.Errorf("%s: settled as %d: %d used, want %d", l.name, actual, n, want)
+				settle(t, r, tt.settle)
+				clock.Advance(tt.after)
+				charge.Cost = 1
+				d, err := g.Decide(t.Context(), under(1, charge)...)
+				wait := d.RetryAfter()
+				if err != nil || d.Allowed || wait != time.Hour-tt.shrunk {
+					t.Fatal(show(d), err)
 				}
-			}
-		}
-	})
-}
-
-// A debt that is carried into the next window counts there, even if that window gets another width.
-func TestDebtInAWidenedWindow(t *testing.T) {
-	t.Parallel()
-	limits := []core.Algorithm{
-		core.FixedWindow{Limit: 5, Window: time.Second, FromFirst: true}, core.FixedWindow{Limit: 5, Window: time.Hour, FromFirst: true},
+				name := client.Keys(t.Context(), s.Prefix+"*").Val()[0]
+				if ttl := client.PTTL(t.Context(), name).Val(); ttl < wait {
+					t.Errorf("the key expires in %v, the wait is %v", ttl, wait)
+				}
+			})
+		})
 	}
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		client, clock := s.Client(t), newClock()
-		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
-		g.InjectClock(micros(clock))
-		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
-		r, _ := reserve(t, g, 0, charge)
-		settle(t, r, 10)
-		clock.Advance(1100 * time.Millisecond)
-		charge.Cost = 1
-		d, err := g.Decide(t.Context(), under(1, charge)...)
-		if err != nil || d.Allowed {
-			t.Fatal(show(d), err)
-		}
-		wait := d.RetryAfter()
-		name := client.Keys(t.Context(), s.Prefix+"*").Val()[0]
-		if ttl := client.PTTL(t.Context(), name).Val(); wait < 59*time.Minute || ttl < wait {
-			t.Errorf("the key expires in %v, the wait is %v", ttl, wait)
-		}
-	})
-}
-
-// A value that resembles a state is rejected or rewritten, and no other key is charged twice
-// because of it.
-func TestValuesResemblingAState(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		client := s.Client(t)
-		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
-		policy := limited(t, "p", core.PerHour(10_000))
-		bad, good := newKey(t, "bad"), newKey(t, "good")
-		for _, value := range []string{"xx0000000000000001", "0x0000000000000001", "1 0x1a2b3c4d5e6f70", "4200000000000000010"} {
-			if err := client.Set(t.Context(), s.Prefix+":"+bad.String()+request.BundleSuffix, value, time.Minute).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if err := g.Reset(t.Context(), core.Charge{Policy: policy, Key: good}); err != nil {
-				t.Fatal(err)
-			}
-			var all sync.WaitGroup
-			for i := range 8 {
-				all.Go(func() {
-					for range 20 {
-						if i%2 == 0 {
-							if _, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: bad, Cost: 1}); err != nil && !errors.Is(err, core.ErrMisconfigured) {
-								t.Errorf("%q: %v", value, err)
-							}
-						} else if d, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: good, Cost: 1}); err != nil || !d.Allowed {
-							t.Errorf("the key beside %q: %v", value, err)
-						}
-					}
-				})
-			}
-			all.Wait()
-			if n := used(t, g, policy, good); n < 70 || n > 80 { // a token takes 0.36 s
-				t.Errorf("%d used of the key beside %q, want 70 to 80", n, value)
-			}
-			if err := client.Set(t.Context(), s.Prefix+":"+bad.String()+request.BundleSuffix, value, time.Minute).Err(); err != nil {
-				t.Fatal(err)
-			}
-			before := used(t, g, policy, good)
-			d, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: good, Cost: 1}, core.Charge{Policy: policy, Key: bad, Cost: 1})
-			if n := used(t, g, policy, good); err != nil && (!errors.Is(err, core.ErrMisconfigured) || n > before) {
-				t.Errorf("%q: %s, %v, %d used, %d before", value, show(d), err, n, before)
-			}
-		}
-	})
 }

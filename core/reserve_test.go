@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/redistest"
 )
 
 func reserve(t testing.TB, g *core.Gate, wait time.Duration, charges ...core.Charge) (*core.Reservation, core.Decision) {
@@ -79,67 +78,6 @@ func TestCancelOfLastRestoresTheState(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A limit that does not refill is refunded in full, whatever was refunded before.
-func TestCancelWithoutRefill(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		policy, key := limited(t, "p", frozen(10)), newKey(t, "k")
-		var held []*core.Reservation
-		for _, cost := range []int64{5, 3, 2} {
-			r, _ := reserve(t, g, 0, core.Charge{Policy: policy, Key: key, Cost: cost})
-			held = append(held, r)
-		}
-		cancel(t, held[1])
-		cancel(t, held[0])
-		if n := used(t, g, policy, key); n != 2 {
-			t.Errorf("%d used, want 2", n)
-		}
-	})
-}
-
-// A log refunds however often it has refunded in its window.
-func TestCancelOfLogRepeatedly(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		charge := core.Charge{Policy: limited(t, "p", core.SlidingLog{Windows: []core.Window{{Limit: 2, Width: time.Hour}}}), Key: newKey(t, "k"), Cost: 1}
-		last, _ := reserve(t, g, 0, charge)
-		for i := range 12 {
-			c.Advance(time.Second)
-			next, d := reserve(t, g, 0, charge)
-			if next == nil {
-				t.Fatalf("denied after %d refunds: %s", i, show(d))
-			}
-			cancel(t, last)
-			last = next
-		}
-	})
-}
-
-// A cancelled reservation for a later time leaves nothing behind: later refunds are the same as
-// without it.
-func TestCancelledReservationLeavesNothing(t *testing.T) {
-	t.Parallel()
-	for _, a := range []core.Algorithm{core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}, core.TokenBucket{Rate: 7, Per: 10 * time.Hour, Burst: 10}} {
-		eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-			policy, key := limited(t, "p", a), newKey(t, "k")
-			charge := func(n int64) core.Charge { return core.Charge{Policy: policy, Key: key, Cost: n} }
-			decide(t, g, charge(10))
-			first, _ := reserve(t, g, 100*time.Hour, charge(10))
-			second, _ := reserve(t, g, 100*time.Hour, charge(10))
-			cancel(t, second)
-			cancel(t, first)
-			c.Advance(4 * time.Hour)
-			held, _ := reserve(t, g, 0, charge(1))
-			decide(t, g, charge(1))
-			before := used(t, g, policy, key)
-			cancel(t, held)
-			if after := used(t, g, policy, key); after != before-1 {
-				t.Errorf("%d used, and %d after a cancel of 1", before, after)
-			}
-		})
-	}
 }
 
 // A log rewrites at most 1000 entries to refund one.
@@ -232,53 +170,6 @@ func TestObserveSettlesReservation(t *testing.T) {
 	}
 }
 
-// A debt above the limit is carried into the next window and paid there, and then it is over.
-func TestDebtIsPaid(t *testing.T) {
-	t.Parallel()
-	limits := []core.Algorithm{
-		core.TokenBucket{Rate: 10, Per: time.Minute, Burst: 10}, core.LeakyBucket{Rate: 10, Per: time.Minute, Capacity: 10},
-		core.FixedWindow{Limit: 10, Window: time.Minute}, core.FixedWindow{Limit: 10, Window: time.Minute, FromFirst: true},
-		core.Calendar{Limit: 10, Every: core.PeriodMinute, In: lordHowe},
-	}
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		for i, limit := range limits {
-			c.Set(noon)
-			policy, key := limited(t, fmt.Sprintf("p%d", i), limit), newKey(t, "k")
-			charge := core.Charge{Policy: policy, Key: key, Cost: 10}
-			r, _ := reserve(t, g, 0, charge)
-			settle(t, r, 16)
-			if n := used(t, g, policy, key); n != 16 {
-				t.Errorf("%T: %d used, want 16", limit, n)
-			}
-			c.Advance(time.Minute)
-			if granted, d, err := atMost(g, t.Context(), charge); err != nil || granted != 4 {
-				t.Errorf("%T: %d granted with a debt of 6: %s, %v", limit, granted, show(d), err)
-			}
-			c.Advance(time.Minute)
-			if granted, d, err := atMost(g, t.Context(), charge); err != nil || granted != 10 {
-				t.Errorf("%T: %d granted after the debt: %s, %v", limit, granted, show(d), err)
-			}
-		}
-	})
-}
-
-// The debts of a key raise its units in use to at most twice the limit.
-func TestDebtsAreBounded(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		for _, l := range limitsOfTen {
-			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
-			a, _ := reserve(t, g, 0, core.Charge{Policy: policy, Key: key, Cost: 4})
-			b, _ := reserve(t, g, time.Hour, core.Charge{Policy: policy, Key: key, Cost: 5})
-			settle(t, a, 13)
-			settle(t, b, 13)
-			if n := used(t, g, policy, key); n != 20 {
-				t.Errorf("%s: %d used", l.name, n)
-			}
-		}
-	})
-}
-
 // The charges of one reservation are settled in the order of the request, and together if they
 // share a key. A charge without state and a shadow that was not charged settle nothing.
 func TestSettleOfSeveralCharges(t *testing.T) {
@@ -321,16 +212,23 @@ func TestSettleOfSeveralCharges(t *testing.T) {
 	})
 }
 
-// An estimate of 0 is settled like any other.
-func TestSettleOfZeroEstimate(t *testing.T) {
+// The debts of a key raise its units in use to at most twice the limit. An estimate of 0 is settled like
+// any other.
+func TestDebtsAreBounded(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		for _, l := range limitsOfTen {
 			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
-			r, _ := reserve(t, g, 0, core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
-			settle(t, r, 5)
-			if n := used(t, g, policy, key); n != 5 {
-				t.Errorf("%s: %d used", l.name, n)
+			var held []*core.Reservation
+			for _, estimate := range []int64{core.NoCost, 4, 5} {
+				r, _ := reserve(t, g, time.Hour, core.Charge{Policy: policy, Key: key, Cost: estimate})
+				held = append(held, r)
+			}
+			for i, want := range []int64{10, 19, 20} {
+				settle(t, held[i], []int64{1, 13, 13}[i])
+				if n := used(t, g, policy, key); n != want {
+					t.Errorf("%s: %d used after %d are settled, want %d", l.name, n, i+1, want)
+				}
 			}
 		}
 	})
@@ -476,72 +374,6 @@ func TestRefundsNeverExceedTheLimit(t *testing.T) {
 		}
 		if full == 0 && histories >= 2000 { // few histories may miss it
 			t.Error("no history reached a bound")
-		}
-	})
-}
-
-// On a cluster the parts are reserved one after the other, and refunded together.
-func TestReserveOnCluster(t *testing.T) {
-	t.Parallel()
-	cluster := redistest.StartCluster(t, 3)
-	c := newClock()
-	g := redisGate(t, cluster.Client(t), core.Config{Prefix: "reserve"})
-	g.InjectClock(micros(c))
-	for _, l := range limitsOfTen {
-		p, q := limited(t, "p", l.algorithm), limited(t, "q", l.algorithm)
-		for i := range 3 { // so that some keys lie on different nodes
-			a, b := newKey(t, "a"+l.name, fmt.Sprint(i)), newKey(t, fmt.Sprint("b", i, l.name))
-			both := []core.Charge{{Policy: p, Key: a, Cost: 4}, {Policy: q, Key: b, Cost: 4}}
-			r, d := reserve(t, g, 0, both...)
-			if r == nil || used(t, g, p, a) != 4 || used(t, g, q, b) != 4 {
-				t.Fatalf("%s: %s", l.name, show(d))
-			}
-			cancel(t, r)
-			if n, m := used(t, g, p, a), used(t, g, q, b); n != 0 || m != 0 {
-				t.Errorf("%s: after Cancel %d and %d used", l.name, n, m)
-			}
-			for _, full := range both {
-				full.Cost = 7
-				decide(t, g, full)
-				other := a
-				if full.Key == a {
-					other = b
-				}
-				if r, d := reserve(t, g, 0, both...); r != nil {
-					t.Errorf("%s: %s", l.name, show(d))
-				}
-				if n := used(t, g, map[core.Key]*core.Policy{a: p, b: q}[other], other); n != 0 {
-					t.Errorf("%s: after a denial %d used", l.name, n)
-				}
-				if err := g.Reset(t.Context(), core.Charge{Policy: full.Policy, Key: full.Key}); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-}
-
-// Gate.Charge decides like Decide, and its Reservation can be settled.
-func TestChargeDecidesAndSettles(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		for _, limit := range limitsOfTen {
-			t.Run(limit.name, func(t *testing.T) {
-				c := core.Charge{Policy: limited(t, "p", limit.algorithm), Key: newKey(t, limit.name), Cost: 10}
-				r, d, err := g.Charge(t.Context(), c)
-				if err != nil || !d.Allowed || d.At(0).Used != 10 || r.Delay() != 0 {
-					t.Fatalf("%s, %v", show(d), err)
-				}
-				if denied, d, err := g.Charge(t.Context(), c); denied != nil || d.Allowed || err != nil {
-					t.Errorf("%s, %v", show(d), err)
-				}
-				if err := r.Settle(t.Context(), 4); err != nil {
-					t.Fatal(err)
-				}
-				if d := peek(t, g, c); d.At(0).Used != 4 {
-					t.Errorf("%s", show(d))
-				}
-			})
 		}
 	})
 }

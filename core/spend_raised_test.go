@@ -32,6 +32,18 @@ func TestBoundsHeedRaises(t *testing.T) {
 		if d := decide(t, g, merged, merged); !d.Allowed || d.At(0).Used != 100 {
 			t.Errorf("merged: %s", show(d))
 		}
+		merged.Cost, merged.Key = 500, newKey(t, "no raise")
+		if d := decide(t, g, merged, merged); !d.Allowed || d.At(0).Used != 10 {
+			t.Errorf("merged without a raise: %s", show(d))
+		}
+		large := raised("large", 500)
+		large.Clamp = true
+		if d := decide(t, g, large); !d.Allowed || d.At(0).Used != 100 {
+			t.Errorf("clamped: %s", show(d))
+		}
+		if d := decide(t, g, large); d.Allowed {
+			t.Errorf("clamped, and nothing is left: %s", show(d))
+		}
 		debt := raised("debt", 50)
 		settle(t, charge(t, g, debt), 170)
 		if d := peek(t, g, debt); d.At(0).Used != 170 {

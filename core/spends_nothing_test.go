@@ -67,66 +67,9 @@ func spendsNothing(t *testing.T, takeSnapshot snapshot, what string, call func()
 	}
 }
 
+// Each algorithm denies at every position, beside every other algorithm on the key of a tenant and on
+// that of its user. Its denial creates no fresh key and changes no used one.
 func TestDenialSpendsNothing(t *testing.T) {
-	t.Parallel()
-	const policies = 5
-	eachStore(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, takeSnapshot snapshot) {
-		for at := range policies {
-			for _, used := range []bool{false, true} {
-				t.Run(fmt.Sprintf("position %d, others used %v", at, used), func(t *testing.T) {
-					tenant, user := newKey(t, "t", strconv.Itoa(at), strconv.FormatBool(used)), newKey(t, "t", strconv.Itoa(at), strconv.FormatBool(used), "u")
-					charges := make([]core.Charge, policies)
-					for i := range charges {
-						limit := core.TokenBucket{Rate: 7, Per: time.Minute, Burst: 10}
-						if i == at {
-							limit.Burst = 2
-						}
-						charges[i] = core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), limit), Key: []core.Key{tenant, user}[i%2], Cost: 1}
-					}
-					if used {
-						decide(t, g, charges...)
-						c.Advance(3 * time.Second)
-					}
-					decide(t, g, core.Charge{Policy: charges[at].Policy, Key: charges[at].Key, Cost: 1})
-					if !used {
-						decide(t, g, core.Charge{Policy: charges[at].Policy, Key: charges[at].Key, Cost: 1})
-					}
-					c.Advance(time.Second)
-					spendsNothing(t, takeSnapshot, "Decide", func() bool {
-						d := decide(t, g, charges...)
-						for i := range charges {
-							if r := d.At(i); r.Allowed != (i != at) || !r.Known || (r.RetryAfter > 0) != (i == at) {
-								t.Errorf("result %d: %+v", i, r)
-							}
-						}
-						return !d.Allowed
-					})
-					spendsNothing(t, takeSnapshot, "Peek", func() bool { return !peek(t, g, charges...).Allowed })
-					spendsNothing(t, takeSnapshot, "SpendUpTo", func() bool {
-						many := append([]core.Charge(nil), charges...)
-						for i := range many {
-							many[i].Cost = 5
-						}
-						granted, d, err := atMost(g, t.Context(), many...)
-						if err != nil {
-							t.Error(err)
-						}
-						for i := range many {
-							if r := d.At(i); r.Allowed != (i != at) || (r.RetryAfter > 0) != (i == at) {
-								t.Errorf("SpendUpTo's result %d: %+v", i, r)
-							}
-						}
-						return !d.Allowed && granted == 0
-					})
-				})
-			}
-		}
-	})
-}
-
-// Each algorithm denies at every position, beside every other algorithm. Its denial creates no
-// fresh key and changes no used one.
-func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 	t.Parallel()
 	others := append(limitsOfTen[:len(limitsOfTen):len(limitsOfTen)], struct {
 		name      string
@@ -144,7 +87,7 @@ func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 				for from := 0; from < len(others); from += policies - 1 {
 					n++
 					used := n%2 == 0
-					key := newKey(t, "t", strconv.Itoa(n))
+					keys := []core.Key{newKey(t, "t", strconv.Itoa(n)), newKey(t, "t", strconv.Itoa(n), "u")}
 					rest := others[from:]
 					var charges []core.Charge
 					what := "used " + strconv.FormatBool(used)
@@ -154,7 +97,7 @@ func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 							l, rest = rest[0], rest[1:]
 						}
 						what += ", " + l.name
-						charges = append(charges, core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), l.algorithm), Key: key, Cost: 1})
+						charges = append(charges, core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), l.algorithm), Key: keys[i%2], Cost: 1})
 					}
 					for i, charge := range charges {
 						if i == at {
@@ -167,7 +110,7 @@ func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 					c.Advance(time.Second)
 					named := func(d core.Decision) bool {
 						for i := range charges {
-							if d.At(i).Allowed != (i != at) {
+							if r := d.At(i); r.Allowed != (i != at) || (r.RetryAfter > 0) != (i == at) {
 								t.Errorf("%s: %s", what, show(d))
 								break
 							}
@@ -187,7 +130,7 @@ func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 						return named(d) && r == nil && err == nil
 					})
 					for _, charge := range charges {
-						if err := g.Reset(ctx, core.Charge{Policy: charge.Policy, Key: key}); err != nil {
+						if err := g.Reset(ctx, core.Charge{Policy: charge.Policy, Key: charge.Key}); err != nil {
 							t.Fatal(err)
 						}
 					}

@@ -418,26 +418,6 @@ func TestLateClaimTellsItsOwnPeriod(t *testing.T) {
 	}
 }
 
-// A Gate that is closed makes the claims of its last decisions first.
-func TestCloseMakesClaims(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		l := new(told)
-		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
-		p := watched(t, frozen(10))
-		var want []string
-		for i := range 100 {
-			key := fmt.Sprint(i)
-			decide(t, g, core.Charge{Policy: p, Key: newKey(t, key), Cost: 8})
-			want = append(want, "p "+key+" 80%: 8 of 10")
-		}
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		l.want(t, g, want...)
-	})
-}
-
 // While Redis is down nothing is told, and nothing is lost.
 func TestThresholdsDuringOutage(t *testing.T) {
 	t.Parallel()

@@ -305,6 +305,9 @@ func TestAdmitDuringOutage(t *testing.T) {
 					if n.mode == core.FailLocal && (again != nil || !errors.Is(err, semaphore.ErrFull) || m.mode == core.FailLocal && d.At(0).Used != 1) {
 						t.Errorf("%s, %v", show(d), err)
 					}
+					if n.mode == core.FailOpen && again == nil {
+						t.Errorf("open slots have a limit: %s, %v", show(d), err)
+					}
 				}
 			})
 		}

@@ -24,6 +24,20 @@ func wantPanic(t *testing.T, want any, f func()) {
 	f()
 }
 
+// eachStore runs f with a func that opens a Gate in memory, and with one for every Redis.
+func eachStore(t *testing.T, f func(t *testing.T, open func(core.Config) *core.Gate)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) {
+		f(t, func(cfg core.Config) *core.Gate { return memoryGate(t, cfg) })
+	})
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		f(t, func(cfg core.Config) *core.Gate {
+			cfg.Prefix = s.Prefix
+			return redisGate(t, s.Client(t), cfg)
+		})
+	})
+}
+
 // A panic in Observe takes no slot and spends nothing.
 func TestPanicInObserveTakesNothing(t *testing.T) {
 	t.Parallel()
@@ -67,15 +81,7 @@ func TestPanicInObserveTakesNothing(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			t.Run("memory", func(t *testing.T) {
-				check(t, func(cfg core.Config) *core.Gate { return memoryGate(t, cfg) })
-			})
-			redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-				check(t, func(cfg core.Config) *core.Gate {
-					cfg.Prefix = srv.Prefix
-					return redisGate(t, srv.Client(t), cfg)
-				})
-			})
+			eachStore(t, check)
 		})
 	}
 }
@@ -130,9 +136,7 @@ func TestEventsOfSlots(t *testing.T) {
 		s := newSemaphore(t, g, semaphore.Config{})
 		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
 		l := acquire(t, s, level)
-		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.Is(err, semaphore.ErrFull) {
-			t.Fatal(err)
-		}
+		wantFull(t, s, "a second", level)
 		e.mu.Lock()
 		var told []*semaphore.AcquireEvent
 		for _, e := range e.all {
@@ -155,13 +159,7 @@ func TestEventsOfSlots(t *testing.T) {
 			t.Errorf("released: %+v", released)
 		}
 		acquire(t, s, level)
-		holders, _, err := s.Holders(t.Context(), level.Key)
-		if err != nil || len(holders) != 1 {
-			t.Fatal(holders, err)
-		}
-		if n, err := s.Evict(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
-			t.Fatal(n, err)
-		}
+		evict(t, s, level.Key)
 		if evicted := e.wait(t, semaphore.LeaseEvicted); evicted.Semaphore != s || !errors.Is(evicted.Err, semaphore.ErrLeaseLost) {
 			t.Errorf("evicted: %+v", evicted)
 		}
@@ -171,15 +169,7 @@ func TestEventsOfSlots(t *testing.T) {
 			t.Errorf("lost: %+v", lost)
 		}
 	}
-	t.Run("memory", func(t *testing.T) {
-		check(t, func(cfg core.Config) *core.Gate { return memoryGate(t, cfg) })
-	})
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		check(t, func(cfg core.Config) *core.Gate {
-			cfg.Prefix = s.Prefix
-			return redisGate(t, s.Client(t), cfg)
-		})
-	})
+	eachStore(t, check)
 }
 
 func TestEnumerationsHaveNames(t *testing.T) {

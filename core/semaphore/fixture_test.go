@@ -31,7 +31,6 @@ var (
 	onNodes    = gatetest.OnNodes
 	viaRedis   = gatetest.ViaRedis
 	others     = gatetest.Others
-	paired     = gatetest.Paired
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

@@ -34,13 +34,7 @@ func TestEvictedHolderLosesItsLease(t *testing.T) {
 			for _, loss := range []semaphore.LossPolicy{semaphore.LossCancel, semaphore.LossAdopt} {
 				sem := newSemaphore(t, g, semaphore.Config{TTL: time.Second, OnLoss: loss})
 				l := acquire(t, sem, semaphore.Cap{Key: key, Limit: 1})
-				holders, _, err := sem.Holders(t.Context(), key)
-				if err != nil || len(holders) != 1 {
-					t.Fatal(holders, err)
-				}
-				if n, err := sem.Evict(t.Context(), key, holders[0].ID); n != 1 || err != nil {
-					t.Fatal(n, err)
-				}
+				evict(t, sem, key)
 				extend(t, l)
 				select {
 				case <-l.Lost():
@@ -69,18 +63,9 @@ func TestEvictedHolderIsNotifiedAtOnce(t *testing.T) {
 	s := newSemaphore(t, redisGate(t, server.Client(t), core.Config{}), semaphore.Config{TTL: time.Hour})
 	other := newSemaphore(t, redisGate(t, server.Client(t), core.Config{}), semaphore.Config{TTL: time.Hour})
 	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
-	l, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := acquire(t, s, level)
 	waitSubscribed(t, server)
-	holders, _, err := other.Holders(t.Context(), level.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := other.Evict(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
-		t.Fatal(n, err)
-	}
+	evict(t, other, level.Key)
 	<-l.Lost()
 	<-l.Context().Done()
 	if !errors.Is(context.Cause(l.Context()), semaphore.ErrLeaseLost) {
@@ -158,19 +143,15 @@ func TestLongMetaIsCut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			holders, _, err := sem.Holders(t.Context(), level.Key)
-			if err != nil || len(holders) != 1 {
-				t.Fatal(holders, err)
-			}
-			took := 0
-			for k, v := range holders[0].Meta {
+			took, kept := 0, onlyHolder(t, sem, level.Key).Meta
+			for k, v := range kept {
 				took += len(url.QueryEscape(k)) + len(url.QueryEscape(v)) + 2
 				if whole := strings.ToValidUTF8(tt.meta[k], "\uFFFD"); !utf8.ValidString(v) || len(v) < 50 && v != whole || whole == tt.meta[k] && !strings.HasPrefix(whole, v) {
 					t.Errorf("%q is %q", k, v)
 				}
 			}
-			if took > 1025 || took < 500 && tt.meta["a"] == long || tt.meta["b"] == "short" && holders[0].Meta["b"] != "short" {
-				t.Errorf("%d bytes: %v", took, holders[0].Meta)
+			if took > 1025 || took < 500 && tt.meta["a"] == long || tt.meta["b"] == "short" && kept["b"] != "short" {
+				t.Errorf("%d bytes: %v", took, kept)
 			}
 			release(t, l)
 		})

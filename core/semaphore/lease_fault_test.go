@@ -223,9 +223,9 @@ func TestWaitersAreNotifiedOnCluster(t *testing.T) {
 func TestWaitersReturnToRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
+	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout, Replicas: 2})
 	sem := newSemaphore(t, g, semaphore.Config{})
-	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 3}
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 6} // 3 in each of two processes
 	viaRedis(t, g, core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "z"), Cost: core.NoCost})
 	s.Stop()
 	var held []*semaphore.Lease
@@ -236,9 +236,7 @@ func TestWaitersReturnToRedis(t *testing.T) {
 		}
 		held = append(held, l)
 	}
-	if _, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.Is(err, semaphore.ErrFull) {
-		t.Errorf("beyond the local share: %v", err)
-	}
+	wantFull(t, sem, "beyond the local share", level)
 	waiting := enqueue(t, sem, level)
 	s.Continue()
 	l := <-waiting
@@ -365,13 +363,7 @@ func TestEvictedWaiterTakesNoLocalSlot(t *testing.T) {
 		}()
 		<-queued
 		release(t, first)
-		holders, _, err := sem.Holders(t.Context(), level.Key)
-		if err != nil || len(holders) != 1 {
-			t.Fatal(holders, err)
-		}
-		if n, err := sem.Evict(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
-			t.Fatal(n, err)
-		}
+		evict(t, sem, level.Key)
 		if err := <-ended; !errors.Is(err, semaphore.ErrLeaseLost) {
 			t.Errorf("%v: %v", mode, err)
 		}

@@ -1,13 +1,11 @@
 package semaphore_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -39,34 +37,12 @@ func TestSlotOfKilledHolderIsFreed(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{})
 	sem := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self, "-test.run=^TestHolderProcess$", "-test.v")
-	cmd.Env = append(os.Environ(), holderAddrEnv+"="+s.Addr)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "held"; {
+	_, lines, kill := redistest.StartKillable(t, "TestHolderProcess", holderAddrEnv+"="+s.Addr)
+	for lines.Scan() && lines.Text() != "held" {
 	}
 	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
-	if _, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.Is(err, semaphore.ErrFull) {
-		t.Errorf("the process does not hold the slot: %v", err)
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // an error, because it was killed
+	wantFull(t, sem, "the process holds the slot", level)
+	kill()
 	l, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: longTimeout})
 	if err != nil {
 		t.Fatal(err)
@@ -77,17 +53,7 @@ func TestSlotOfKilledHolderIsFreed(t *testing.T) {
 // enqueue acquires a slot in the background. It returns once the caller is queued.
 func enqueue(t *testing.T, s *semaphore.Semaphore, levels ...semaphore.Cap) <-chan *semaphore.Lease {
 	t.Helper()
-	queued, granted := make(chan struct{}, 100), make(chan *semaphore.Lease, 1)
-	go func() {
-		l, err := s.Acquire(context.Background(), semaphore.Request{Caps: levels, MaxWait: longTimeout, OnQueue: func(int) { queued <- struct{}{} }})
-		if err != nil {
-			t.Error(err)
-		}
-		granted <- l
-		queued <- struct{}{} // also if it was not queued
-	}()
-	<-queued
-	return granted
+	return queue(t, context.Background(), s, levels...)
 }
 
 // A fault while a caller waits costs a wake-up or a lease, and blocks nobody.
@@ -248,13 +214,7 @@ func TestExtend(t *testing.T) {
 			if err := l.Extend(t.Context()); err != nil {
 				t.Errorf("held: %v", err)
 			}
-			holders, _, err := s.Holders(t.Context(), level.Key)
-			if err != nil || len(holders) != 1 {
-				t.Fatal(holders, err)
-			}
-			if n, err := s.Leave(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
-				t.Fatal(n, err)
-			}
+			forget(t, s, level.Key)
 			switch err := l.Extend(t.Context()); {
 			case loss == semaphore.LossAdopt:
 				if err != nil || l.Token() <= token {

@@ -16,16 +16,16 @@ func queue(
 	t.Helper()
 	leases, queued := make(chan *semaphore.Lease, 1), make(chan struct{}, 100)
 	go func() {
-		l, _ := s.Acquire(ctx, semaphore.Request{
-			Caps: caps, MaxWait: semaphore.Forever, OnQueue: func(int) { queued <- struct{}{} },
+		l, err := s.Acquire(ctx, semaphore.Request{
+			Caps: caps, MaxWait: longTimeout, OnQueue: func(int) { queued <- struct{}{} },
 		})
+		if err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
 		leases <- l
+		queued <- struct{}{} // also if it was not queued
 	}()
-	select {
-	case <-queued:
-	case l := <-leases:
-		leases <- l
-	}
+	<-queued
 	return leases
 }
 

@@ -1,11 +1,9 @@
 package semaphore_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -15,18 +13,6 @@ import (
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
 )
-
-// plainConn counts the messages that its client receives.
-type plainConn struct {
-	net.Conn
-	received *atomic.Int64
-}
-
-func (c plainConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.received.Add(int64(bytes.Count(b[:n], []byte("\r\nmessage\r\n"))))
-	return n, err
-}
 
 // The shard of a key tells the waiters of that key.
 func TestShardsOfARingWakeWaiters(t *testing.T) {
@@ -38,31 +24,18 @@ func TestShardsOfARingWakeWaiters(t *testing.T) {
 		Addrs: map[string]string{"a": servers[0].Addr, "b": servers[1].Addr},
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return plainConn{conn, &heard}, err
+			return countingConn{conn, "message", &heard}, err
 		},
 	})
 	defer ring.Close()
 	g := redisGate(t, ring, core.Config{})
 	s := newSemaphore(t, g, semaphore.Config{Name: "slots"})
-	var served sync.WaitGroup
 	var held []*semaphore.Lease
+	var waiting []<-chan *semaphore.Lease
 	for i := range keys {
 		level := semaphore.Cap{Key: newKey(t, fmt.Sprint("k", i)), Limit: 1}
 		held = append(held, acquire(t, s, level))
-		queued := make(chan struct{})
-		tell := sync.OnceFunc(func() { close(queued) })
-		served.Go(func() {
-			l, err := s.Acquire(t.Context(), semaphore.Request{
-				Caps: []semaphore.Cap{level}, MaxWait: longTimeout,
-				OnQueue: func(int) { tell() },
-			})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			release(t, l)
-		})
-		<-queued
+		waiting = append(waiting, enqueue(t, s, level))
 	}
 	for _, server := range servers {
 		client := server.Client(t)
@@ -70,10 +43,10 @@ func TestShardsOfARingWakeWaiters(t *testing.T) {
 			return len(client.PubSubChannels(t.Context(), "*").Val()) > 0
 		})
 	}
-	for _, l := range held {
-		release(t, l)
+	release(t, held...)
+	for _, granted := range waiting {
+		release(t, <-granted)
 	}
-	served.Wait()
 	if n := heard.Load(); n < keys {
 		t.Errorf("%d waiters received %d messages", keys, n)
 	}

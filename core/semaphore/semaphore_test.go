@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
@@ -76,6 +74,43 @@ func release(t *testing.T, leases ...*semaphore.Lease) {
 	}
 }
 
+// wantFull checks that a slot is asked for in vain.
+func wantFull(t *testing.T, s *semaphore.Semaphore, what string, levels ...semaphore.Cap) *semaphore.FullError {
+	t.Helper()
+	var full *semaphore.FullError
+	_, err := s.Acquire(t.Context(), semaphore.Request{Caps: levels})
+	if !errors.As(err, &full) || !errors.Is(err, semaphore.ErrFull) {
+		t.Fatalf("%s: %v", what, err)
+	}
+	return full
+}
+
+// onlyHolder returns the only holder of a key.
+func onlyHolder(t *testing.T, s *semaphore.Semaphore, key core.Key) semaphore.Holder {
+	t.Helper()
+	holders, _, err := s.Holders(t.Context(), key)
+	if err != nil || len(holders) != 1 {
+		t.Fatalf("%d holders: %+v, %v", len(holders), holders, err)
+	}
+	return holders[0]
+}
+
+// evict evicts the only holder of a key.
+func evict(t *testing.T, s *semaphore.Semaphore, key core.Key) {
+	t.Helper()
+	if n, err := s.Evict(t.Context(), key, onlyHolder(t, s, key).ID); n != 1 || err != nil {
+		t.Fatalf("%d were evicted: %v", n, err)
+	}
+}
+
+// forget makes the store forget the only holder of a key, and notifies nobody.
+func forget(t *testing.T, s *semaphore.Semaphore, key core.Key) {
+	t.Helper()
+	if n, err := s.Leave(t.Context(), key, onlyHolder(t, s, key).ID); n != 1 || err != nil {
+		t.Fatalf("%d were forgotten: %v", n, err)
+	}
+}
+
 func TestSemaphoreHoldsItsLimit(t *testing.T) {
 	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
@@ -85,11 +120,10 @@ func TestSemaphoreHoldsItsLimit(t *testing.T) {
 		if a.InUse() != 1 || c.InUse() != 3 || a.Token() >= b.Token() || b.Token() >= c.Token() {
 			t.Errorf("%d and %d in use, tokens %d %d %d", a.InUse(), c.InUse(), a.Token(), b.Token(), c.Token())
 		}
-		_, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}})
-		var full *semaphore.FullError
-		if !errors.As(err, &full) || !errors.Is(err, semaphore.ErrFull) || full.InUse != 3 || full.Limit != 3 || full.Queue || full.RetryAfter < time.Second ||
+		full := wantFull(t, s, "the fourth", level)
+		if full.InUse != 3 || full.Limit != 3 || full.Queue || full.RetryAfter < time.Second ||
 			full.NextExpiry <= 0 || full.NextExpiry > 10*time.Second {
-			t.Errorf("%v: %+v", err, full)
+			t.Errorf("%+v", full)
 		}
 		release(t, b, b, nil)
 		if b.Context().Err() == nil || a.Context().Err() != nil {
@@ -112,12 +146,7 @@ func TestRetryAfterOutlivesAPause(t *testing.T) {
 		refused := func() time.Duration {
 			l := acquire(t, s, level)
 			defer release(t, l)
-			_, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}})
-			var full *semaphore.FullError
-			if !errors.As(err, &full) {
-				t.Fatal(err)
-			}
-			return full.RetryAfter
+			return wantFull(t, s, "refused", level).RetryAfter
 		}
 		if wait := refused(); wait < 3*time.Second || wait > 3600*time.Millisecond {
 			t.Errorf("without a hold: %v", wait)
@@ -135,28 +164,14 @@ func TestSemaphoreLevels(t *testing.T) {
 		tenant := semaphore.Cap{Key: newKey(t, "acme"), Limit: 4}
 		user := func(name string) semaphore.Cap { return semaphore.Cap{Key: newKey(t, "acme", name), Limit: 2} }
 		a1, a2 := acquire(t, s, tenant, user("a")), acquire(t, s, tenant, user("a"))
-		_, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{tenant, user("a")}})
-		var full *semaphore.FullError
-		if !errors.As(err, &full) || full.Cap != 1 || full.InUse != 2 {
-			t.Errorf("%v: %+v", err, full)
+		if full := wantFull(t, s, "user a", tenant, user("a")); full.Cap != 1 || full.InUse != 2 {
+			t.Errorf("user a: %+v", full)
 		}
 		// A caller that waits at a user's cap delays no other user.
-		queued, granted := make(chan struct{}), make(chan *semaphore.Lease)
-		var once sync.Once
-		go func() {
-			l, err := s.Acquire(context.Background(), semaphore.Request{
-				Caps: []semaphore.Cap{tenant, user("a")}, MaxWait: semaphore.Forever,
-				OnQueue: func(int) { once.Do(func() { close(queued) }) },
-			})
-			if err != nil {
-				t.Error(err)
-			}
-			granted <- l
-		}()
-		<-queued
+		granted := enqueue(t, s, tenant, user("a"))
 		b1, b2 := acquire(t, s, tenant, user("b")), acquire(t, s, tenant, user("b"))
-		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{tenant, user("c")}}); !errors.As(err, &full) || full.Cap != 0 || full.InUse != 4 {
-			t.Errorf("%v: %+v", err, full)
+		if full := wantFull(t, s, "the tenant", tenant, user("c")); full.Cap != 0 || full.InUse != 4 {
+			t.Errorf("the tenant: %+v", full)
 		}
 		release(t, b1) // room for the tenant, not for user a
 		c1 := acquire(t, s, tenant, user("c"))
@@ -202,8 +217,8 @@ func TestSemaphoreQueueIsFIFO(t *testing.T) {
 		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever}); !errors.As(err, &full) || !full.Queue {
 			t.Errorf("sixth waiter: %v", err)
 		}
-		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.As(err, &full) || full.Queue {
-			t.Errorf("past the queue: %v", err)
+		if full := wantFull(t, s, "past the queue", level); full.Queue {
+			t.Errorf("past the queue: %+v", full)
 		}
 		holders, waiting, err := s.Holders(t.Context(), level.Key)
 		if err != nil || len(holders) != 1 || waiting != 5 || holders[0].Token != first.Token() || holders[0].Key != level.Key {
@@ -253,11 +268,11 @@ func TestSemaphoreEvict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		holders, _, err := s.Holders(t.Context(), level.Key)
-		if err != nil || len(holders) != 1 || holders[0].Meta["route"] != "/chat?a=b c" || holders[0].Left <= 0 {
-			t.Fatalf("%+v, %v", holders, err)
+		holder := onlyHolder(t, s, level.Key)
+		if holder.Meta["route"] != "/chat?a=b c" || holder.Left <= 0 {
+			t.Errorf("%+v", holder)
 		}
-		if n, err := s.Evict(t.Context(), level.Key, holders[0].ID, "nobody"); n != 1 || err != nil {
+		if n, err := s.Evict(t.Context(), level.Key, holder.ID, "nobody"); n != 1 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
 		<-l.Context().Done()
@@ -283,9 +298,7 @@ func TestDetachedLeaseOutlivesItsContext(t *testing.T) {
 	if l.Context().Err() == nil || own.Context().Err() != nil || l.Detach() != nil {
 		t.Errorf("%v, %v", l.Context().Err(), own.Context().Err())
 	}
-	if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.Is(err, semaphore.ErrFull) {
-		t.Errorf("the slot was freed: %v", err)
-	}
+	wantFull(t, s, "the detached lease", level)
 	release(t, own)
 	release(t, acquire(t, s, level))
 }
@@ -308,9 +321,7 @@ func TestRenewalKeepsLease(t *testing.T) {
 		if l.Context().Err() != nil || !errors.Is(context.Cause(m.Context()), semaphore.ErrLeaseLost) {
 			t.Fatalf("%v, %v", context.Cause(l.Context()), context.Cause(m.Context()))
 		}
-		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.Is(err, semaphore.ErrFull) {
-			t.Errorf("a second holder: %v", err)
-		}
+		wantFull(t, s, "a second holder", level)
 		release(t, acquire(t, brief, level), l)
 		if err := g.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -391,27 +402,4 @@ func TestSemaphoreCapsHoldUnderContention(t *testing.T) {
 		}
 		wg.Wait()
 	})
-}
-
-func TestSemaphoreFailureModes(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { _ = client.Close() })
-	g := redisGate(t, client, core.Config{Replicas: 2})
-	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 4}
-	local := newSemaphore(t, g, semaphore.Config{Name: "local"})
-	a, b := acquire(t, local, level), acquire(t, local, level)
-	if _, err := local.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.Is(err, semaphore.ErrFull) || a.Token() != 0 {
-		t.Errorf("beyond the local share: %v, token %d", err, a.Token())
-	}
-	open := newSemaphore(t, g, semaphore.Config{Name: "open", OnFailure: core.FailOpen})
-	c := acquire(t, open, semaphore.Cap{Key: level.Key, Limit: 1})
-	d := acquire(t, open, semaphore.Cap{Key: level.Key, Limit: 1})
-	closed := newSemaphore(t, g, semaphore.Config{Name: "closed", OnFailure: core.FailClosed})
-	if _, err := closed.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); err == nil || errors.Is(err, semaphore.ErrFull) {
-		t.Errorf("closed: %v", err)
-	}
-	release(t, a, b, c, d)
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
 }

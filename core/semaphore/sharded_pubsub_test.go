@@ -18,15 +18,16 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// countingConn counts the sharded messages that its client receives.
+// countingConn counts the messages of a kind that its client receives.
 type countingConn struct {
 	net.Conn
+	kind     string
 	received *atomic.Int64
 }
 
 func (c countingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.received.Add(int64(bytes.Count(b[:n], []byte("\r\nsmessage\r\n"))))
+	c.received.Add(int64(bytes.Count(b[:n], []byte("\r\n"+c.kind+"\r\n"))))
 	return n, err
 }
 
@@ -34,7 +35,7 @@ func countMessages(heard *atomic.Int64) func(*redis.ClusterOptions) {
 	return func(o *redis.ClusterOptions) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return countingConn{conn, heard}, err
+			return countingConn{conn, "smessage", heard}, err
 		}
 	}
 }

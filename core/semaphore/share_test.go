@@ -69,6 +69,7 @@ func TestSlotSharesAreChecked(t *testing.T) {
 			"cap 1 has Share 1001": {{Key: acme, Limit: 1}, {Key: user, Limit: 1, Share: semaphore.MaxShare + 1}},
 			"cap 1 has Floor -1":   {{Key: acme, Limit: 1}, {Key: user, Limit: 1, Floor: -1}},
 			"cap 1 has Floor 2":    {{Key: acme, Limit: 2}, {Key: user, Limit: 1, Floor: 2}},
+			"limit 2 and weight 3": {{Key: acme, Limit: 2, Weight: 3}, {Key: user, Limit: 3, Weight: 3}},
 			"cap 0 has Share 2":    {{Key: acme, Limit: 1, Share: 2}},
 			"but no cap is before": {{Key: acme, Limit: 1, Floor: 1}, {Key: user, Limit: 1}},
 		} {

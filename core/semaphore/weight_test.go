@@ -2,7 +2,6 @@ package semaphore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -12,25 +11,6 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 )
-
-// A weight above the limit is an error at once, also for a caller that would wait, and delays nobody.
-func TestWeightAboveTheLimitIsAnError(t *testing.T) {
-	t.Parallel()
-	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
-		s := newSemaphore(t, g, semaphore.Config{})
-		level := func(weight int64) semaphore.Cap {
-			return semaphore.Cap{Key: newKey(t, "k"), Limit: 10, Weight: weight}
-		}
-		l, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level(11)}, MaxWait: semaphore.Forever})
-		if l != nil || !errors.Is(err, semaphore.ErrRequest) {
-			t.Errorf("%v", err)
-		}
-		if l, err = s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level(10)}}); err != nil {
-			t.Errorf("the whole limit: %v", err)
-		}
-		release(t, l)
-	})
-}
 
 // A caller that takes the whole cap of a tenant gets its turn beside users who take it piece by
 // piece and come again at once, and then runs alone.
@@ -82,29 +62,5 @@ func TestHeavyCallerGetsItsTurn(t *testing.T) {
 			release(t, heavy)
 		}
 		users.Wait()
-	})
-}
-
-// A holder whose lease is lost does not free the slot that another holder has now.
-func TestReleaseOfLostLeaseFreesNobody(t *testing.T) {
-	t.Parallel()
-	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
-		s := newSemaphore(t, g, semaphore.Config{})
-		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
-		lost := acquire(t, s, level)
-		holders, _, err := s.Holders(t.Context(), level.Key)
-		if err != nil || len(holders) != 1 {
-			t.Fatal(holders, err)
-		}
-		if n, err := s.Leave(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
-			t.Fatal(n, err)
-		}
-		other := acquire(t, s, level)
-		release(t, lost)
-		var full *semaphore.FullError
-		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.As(err, &full) {
-			t.Errorf("a third holder: %v", err)
-		}
-		release(t, other)
 	})
 }
