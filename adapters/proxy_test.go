@@ -183,12 +183,9 @@ func TestHandlerChangesLimits(t *testing.T) {
 func meter(f *fixture, dialect nethttp.Dialect) *llm.Meter {
 	f.t.Helper()
 	tokens := f.policy(core.PolicyConfig{Name: "tokens", Unit: core.UnitTokens, Hold: time.Minute, Algorithm: core.PerMinute(100_000)})
-	m, err := llm.New(llm.Config{
+	m := core.Must(llm.New(llm.Config{
 		Guard: nethttp.Config{Gate: f.gate, Dialect: dialect}, Budgets: []llm.Budget{{Policy: tokens, Key: keyfunc.RemoteIP()}},
-	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	}))
 	return m
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -71,11 +72,7 @@ func FuzzHeader(f *testing.F) {
 // Clients send an Idempotency-Key with the quotes of its draft and without them.
 func TestIdempotencyKeyWithoutQuotes(t *testing.T) {
 	key := func(name, value string) string {
-		got, err := keyfunc.Must(keyfunc.Header(name))(request(func(r *http.Request) { r.Header.Set(name, value) }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
+		return core.Must(keyfunc.Must(keyfunc.Header(name))(request(func(r *http.Request) { r.Header.Set(name, value) })))
 	}
 	for _, c := range []struct {
 		name, a, b string

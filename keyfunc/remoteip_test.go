@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -44,11 +45,7 @@ func TestRemoteIPAllocations(t *testing.T) {
 
 func TestRemoteIPCountsIPv6ByPrefix(t *testing.T) {
 	keyOf := func(peer string) string {
-		key, err := keyfunc.RemoteIP()(request(func(r *http.Request) { r.RemoteAddr = peer }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return key
+		return core.Must(keyfunc.RemoteIP()(request(func(r *http.Request) { r.RemoteAddr = peer })))
 	}
 	own := keyOf("[2001:db8:1:2::1]:1")
 	for _, c := range []struct {

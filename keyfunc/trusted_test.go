@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -115,10 +116,7 @@ func FuzzTrustedHops(f *testing.F) {
 		if err != nil {
 			return
 		}
-		got, err := key(request(func(r *http.Request) { r.Header["X-Forwarded-For"] = strings.Split(header, "\n") }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := gatetest.Must(key(request(func(r *http.Request) { r.Header["X-Forwarded-For"] = strings.Split(header, "\n") })))(t)
 		canonical(t, got)
 	})
 }

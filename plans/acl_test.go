@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/plans"
 )
@@ -18,10 +19,7 @@ import (
 // The permissions in docs/redis.md are enough for overrides, and each one is needed.
 func TestDocumentedPermissions(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := gatetest.Must(os.ReadFile("../docs/redis.md"))(t)
 	line := regexp.MustCompile(`(?m)^ACL SETUSER app (.*\+lpush.*)$`).FindStringSubmatch(string(page))
 	if line == nil {
 		t.Fatal("docs/redis.md has no line for plans")
@@ -32,12 +30,8 @@ func TestDocumentedPermissions(t *testing.T) {
 	}
 	s := redistest.Start(t)
 	admin := s.Client(t)
-	if err := admin.Do(t.Context(), rules...).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.ConfigResetStat(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, admin.Do(t.Context(), rules...).Err())
+	gatetest.NoError(t, admin.ConfigResetStat(t.Context()).Err())
 	var events seen
 	user := func(o *redis.Options) { o.Username, o.Password = "app", "secret" }
 	a := redisBook(t, s.Client(t, user), &events, plans.Config{})
@@ -57,10 +51,7 @@ func TestDocumentedPermissions(t *testing.T) {
 			t.Errorf("event %v", e)
 		}
 	}
-	stats, err := admin.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := gatetest.Must(admin.Info(t.Context(), "commandstats").Result())(t)
 	for command := range strings.FieldsSeq(line[1]) {
 		if !strings.Contains(stats, "cmdstat_"+command[1:]+":") {
 			t.Errorf("%s is not used", command)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/plans"
 )
@@ -52,10 +53,7 @@ func TestChain(t *testing.T) {
 		"plan that names nothing": {"empty", []string{"nobody"}, nil, nil, nil, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan, err := book.For(t.Context(), c.outermost, c.inner...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			plan := gatetest.Must(book.For(t.Context(), c.outermost, c.inner...))(t)
 			for policy, want := range map[string]core.Algorithm{"api": c.api, "org-month": c.month, "team-day": c.day} {
 				if got := plan.Algorithm(policy); got != want {
 					t.Errorf("%s is %v, want %v", policy, got, want)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/plans"
 )
 
@@ -20,9 +21,7 @@ func rated(rate string) string {
 
 func write(t testing.TB, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // looked lets a Book look at its file twice.
@@ -36,32 +35,18 @@ func TestFileIsReadWhenItChanges(t *testing.T) {
 	path := filepath.Join(dir, "plans.yaml")
 	rename := func(t *testing.T, text string) {
 		write(t, path+".new", text)
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, os.Rename(path+".new", path))
 	}
 	symlink := func(t *testing.T, text string) {
-		target, err := os.MkdirTemp(dir, "version")
-		if err != nil {
-			t.Fatal(err)
-		}
+		target := gatetest.Must(os.MkdirTemp(dir, "version"))(t)
 		write(t, filepath.Join(target, "plans.yaml"), text)
-		if err := os.Symlink(filepath.Join(target, "plans.yaml"), path+".link"); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".link", path); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, os.Symlink(filepath.Join(target, "plans.yaml"), path+".link"))
+		gatetest.NoError(t, os.Rename(path+".link", path))
 	}
 	sameTimeAndSize := func(t *testing.T, text string) {
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := gatetest.Must(os.Stat(path))(t)
 		write(t, path, text)
-		if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 	}
 	write(t, path, rated("10"))
 	synctest.Test(t, func(t *testing.T) {
@@ -133,9 +118,7 @@ func TestBadFileKeepsThePlans(t *testing.T) {
 			s.take()
 			expect(t, p, "acme", free)
 		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, os.Remove(path))
 		write(t, path, rated("20"))
 		looked()
 		expect(t, p, "acme", core.PerMinute(20))
@@ -189,14 +172,10 @@ func TestPlanThatIsRemoved(t *testing.T) {
 		expect(t, p, "acme", pro)
 		setOverride(t, p, "other", plans.Override{Plan: "pro"})
 		expect(t, p, "other", pro)
-		if err := p.Replace(parse(t, rated("5"))); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, p.Replace(parse(t, rated("5"))))
 		expect(t, p, "other", core.PerMinute(5)) // an override for a plan that is not there is none
 		s.take()
-		if err := p.Refresh(t.Context(), "other"); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, p.Refresh(t.Context(), "other"))
 		expect(t, p, "other", core.PerMinute(5))
 		if e := s.take(plans.OpOverride); len(e) != 1 || !errors.Is(e[0].Err, plans.ErrUnknownPlan) {
 			t.Errorf("events %v", e)

@@ -16,19 +16,14 @@ func TestHangingFile(t *testing.T) {
 	const text = "default: free\nplans: {free: {limits: {api: deny}}}\n"
 	path := filepath.Join(t.TempDir(), "plans.yaml")
 	write(t, path, text)
-	book, err := plans.New(plans.Config{File: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := core.Must(plans.New(plans.Config{File: path}))
 	hanging := gatetest.Hang(t, path)
 	hanging.Write("# changed\n")
 	hanging.AwaitOpen()
-	other, err := plans.NewSet(plans.SetConfig{Default: "pro", Plans: map[string]plans.Plan{
+	other := core.Must(plans.NewSet(plans.SetConfig{Default: "pro", Plans: map[string]plans.Plan{
 		"pro": {Limits: map[string]core.Algorithm{"api": pro}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))
+	var err error
 	hanging.Returns("Replace", func() { err = book.Replace(other) })
 	if err != nil || book.Set() != other {
 		t.Errorf("Replace: %v", err)

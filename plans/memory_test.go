@@ -58,8 +58,8 @@ func TestPlanAllocatesNothing(t *testing.T) {
 		func() (core.Plan, error) { return book.For(t.Context(), "acme", "team", "user") },
 	} {
 		if allocs := gatetest.Allocs(func() {
-			if _, err := ask(); err != nil {
-				t.Fatal(err)
+			if plan, err := ask(); err != nil || plan == nil {
+				t.Fatal(plan, err)
 			}
 		}); allocs > float64(want) {
 			t.Errorf("%v allocations, want %d", allocs, want)
@@ -74,9 +74,7 @@ func BenchmarkPlan(b *testing.B) {
 		names := make([]string, tenants)
 		for i := range names {
 			names[i] = "tenant-" + strconv.Itoa(i)
-			if _, err := book.For(b.Context(), names[i]); err != nil {
-				b.Fatal(err)
-			}
+			gatetest.Must(book.For(b.Context(), names[i]))(b)
 		}
 		ask := func(i int) {
 			plan, err := book.For(b.Context(), names[i%tenants])

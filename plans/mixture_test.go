@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/plans"
 )
@@ -62,10 +63,7 @@ func (w *watch) check(what string, d *core.Decision, caps ...int64) {
 // While the plans are replaced 10,000 times, no request is decided by a mixture: of two Sets, of two
 // plans of one tenant, of an override and none, or of two tenants of a chain.
 func TestNoDecisionByAMixture(t *testing.T) {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
 	var sets [8]*plans.Set
 	for i := range sets {
 		sets[i] = numbered(t, i)
@@ -74,10 +72,7 @@ func TestNoDecisionByAMixture(t *testing.T) {
 	book := newBook(t, plans.Config{Set: sets[0], Resolve: d.resolve})
 	policies := make(map[string]*core.Policy)
 	for _, name := range []string{"x", "y", "z"} {
-		cfg := core.PolicyConfig{Name: name, Algorithm: core.PerMinute(1)}
-		if policies[name], err = core.NewPolicy(cfg); err != nil {
-			t.Fatal(err)
-		}
+		policies[name] = gatetest.Limited(t, name, core.PerMinute(1))
 	}
 	w := &watch{TB: t, one: make(chan struct{}, 1)}
 	done := make(chan struct{})
@@ -105,9 +100,9 @@ func TestNoDecisionByAMixture(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			user := newKey(t, what, fmt.Sprint("user", i%100))
+			user := gatetest.Key(t, what, fmt.Sprint("user", i%100))
 			d, err := gate.Decide(context.Background(),
-				core.Charge{Policy: policies["x"], Key: newKey(t, what), Cost: 1, Limit: plan.Algorithm("x")},
+				core.Charge{Policy: policies["x"], Key: gatetest.Key(t, what), Cost: 1, Limit: plan.Algorithm("x")},
 				core.Charge{Policy: policies["y"], Key: user, Cost: 1, Limit: plan.Algorithm("y")},
 				core.Charge{Policy: policies["z"], Key: user, Cost: 1, Limit: plan.Algorithm("z")})
 			if err != nil {
@@ -122,21 +117,15 @@ func TestNoDecisionByAMixture(t *testing.T) {
 	tenant := func(name string) func(*http.Request) (string, error) {
 		return func(*http.Request) (string, error) { return name, nil }
 	}
-	semaphore, err := semaphore.New(gate, semaphore.Config{Name: "s"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	guard, err := nethttp.NewGuard(nethttp.Config{
+	semaphore := core.Must(semaphore.New(gate, semaphore.Config{Name: "s"}))
+	guard := core.Must(nethttp.NewGuard(nethttp.Config{
 		Gate: gate, Scope: tenant("acme"), Plan: book.Plan(tenant("acme"), tenant("team"), tenant("user")),
 		Rules: []nethttp.Rule{
 			{Policy: policies["x"], Key: keyfunc.RemoteIP()}, {Policy: policies["y"], Key: keyfunc.RemoteIP()},
 			{Policy: policies["z"], Key: keyfunc.RemoteIP()},
 		},
 		Slot: &nethttp.Slot{Semaphore: semaphore, Caps: []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 1}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	handler := guard.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		a := nethttp.AdmissionFromContext(r.Context())
 		limit, _, _ := a.Plan().Cap("streams")
@@ -176,9 +165,7 @@ func TestNoDecisionByAMixture(t *testing.T) {
 		}
 	}
 	for i := range 10_000 {
-		if err := book.Replace(sets[i%len(sets)]); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, book.Replace(sets[i%len(sets)]))
 		if i%4 == 0 {
 			change(i / 4)
 		}

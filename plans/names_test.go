@@ -20,10 +20,7 @@ func TestNamesOfPlansAreText(t *testing.T) {
 		}
 		text += "  " + name + ": {limits: {api: {rate: " + strconv.Itoa(i+1) + ", per: 1m}}}\n"
 	}
-	set, err := plans.ParseSet([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := core.Must(plans.ParseSet([]byte(text)))
 	for i, name := range names {
 		n := int64(i + 1)
 		plan, ok := set.Plan(name)

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/plans"
 )
@@ -34,25 +35,54 @@ func await(t testing.TB, what string, ready func() bool) {
 	}
 }
 
-// eachStore runs f with two processes' Plans on each server, which follow its changes, and with one
-// in memory twice.
+// eachStore runs f with two processes' Plans on each server and on a cluster, which follow its
+// changes, and with one in memory twice.
 func eachStore(t *testing.T, f func(t *testing.T, a, b *plans.Book)) {
 	t.Run("memory", func(t *testing.T) {
 		p := newBook(t, plans.Config{})
 		f(t, p, p)
 	})
+	two := func(t *testing.T, client func() redis.UniversalClient, prefix string) {
+		f(t, newBook(t, plans.Config{Client: client(), Prefix: prefix}), newBook(t, plans.Config{Client: client(), Prefix: prefix}))
+	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		make := func() *plans.Book {
-			return newBook(t, plans.Config{Client: s.Client(t), Prefix: s.Prefix})
-		}
-		f(t, make(), make())
+		two(t, func() redis.UniversalClient { return s.Client(t) }, s.Prefix)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		c := redistest.StartCluster(t, 3)
+		two(t, func() redis.UniversalClient { return c.Client(t) }, "")
 	})
 }
 
 func setOverride(t testing.TB, p *plans.Book, tenant string, o plans.Override) {
 	t.Helper()
-	if err := p.SetOverride(t.Context(), tenant, o); err != nil {
-		t.Fatal(err)
+	gatetest.NoError(t, p.SetOverride(t.Context(), tenant, o))
+}
+
+// hook stands before each command of a client, and answers those for which it has an error.
+type hook func(cmd redis.Cmder) error
+
+func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := h(cmd); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if err := h(cmd); err != nil {
+				cmd.SetErr(err)
+				return err
+			}
+		}
+		return next(ctx, cmds)
 	}
 }
 
@@ -68,10 +98,7 @@ func TestOverride(t *testing.T) {
 		own := core.PerHour(7)
 		setOverride(t, a, tenant, plans.Override{Limits: map[string]core.Algorithm{"api": own}, Caps: map[string]plans.Cap{"streams": {Limit: 3, Share: 2}}})
 		await(t, "a limit of its own", func() bool { return limit(t, b, tenant) == core.Algorithm(own) })
-		plan, err := b.For(t.Context(), tenant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := gatetest.Must(b.For(t.Context(), tenant))(t)
 		if limit, share, floor := plan.Cap("streams"); limit != 3 || share != 2 || floor != 0 {
 			t.Errorf("cap %d, %d, %d", limit, share, floor)
 		}
@@ -158,9 +185,7 @@ func TestPlanOfAnOverrideIsRemoved(t *testing.T) {
 		if got, err := p.PlanName(t.Context(), "acme"); got != want || err != nil {
 			t.Errorf("plan %s, %v; want %s", got, err, want)
 		}
-		if err := p.Replace(parse(t, "default: free\nplans: {free: {}, pro: {}}")); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, p.Replace(parse(t, "default: free\nplans: {free: {}, pro: {}}")))
 	}
 }
 
@@ -212,30 +237,17 @@ func TestOverrideFaults(t *testing.T) {
 	}
 }
 
-// slow delays every EVAL.
-type slow time.Duration
-
-func (slow) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (slow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (d slow) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "eval" {
-			time.Sleep(time.Duration(d)) // as a slow link does
-		}
-		return next(ctx, cmd)
-	}
-}
-
 // An override that is over by Redis's clock is an error, and the one before stays.
 func TestOverrideIsOverByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t) // the clock of miniredis stands still
 	client := s.Client(t)
-	client.AddHook(slow(600 * time.Millisecond)) // so that Redis's clock is ahead
+	client.AddHook(hook(func(cmd redis.Cmder) error {
+		if cmd.Name() == "eval" {
+			time.Sleep(600 * time.Millisecond) // as on a slow link, so that Redis's clock is ahead
+		}
+		return nil
+	}))
 	p := redisBook(t, client, new(seen), plans.Config{})
 	setOverride(t, p, "acme", plans.Override{Plan: "pro"})
 	err := p.SetOverride(t.Context(), "acme", plans.Override{
@@ -272,10 +284,7 @@ func TestOverrideKeepsLimits(t *testing.T) {
 		case 5:
 			limit = core.SlidingLog{Windows: []core.Window{{Limit: n("limit"), Width: time.Minute}, {Limit: n("limit"), Width: time.Hour}}}
 		case 6:
-			zone, err := time.LoadLocation(rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Asia/Kathmandu"}).Draw(rt, "zone"))
-			if err != nil {
-				rt.Fatal(err)
-			}
+			zone := gatetest.Must(time.LoadLocation(rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Asia/Kathmandu"}).Draw(rt, "zone")))(rt)
 			limit = core.Calendar{
 				Limit: n("limit"), Every: core.Period(rapid.IntRange(int(core.PeriodMinute), int(core.PeriodYear)).Draw(rt, "every")), In: zone,
 				Anchor: time.Unix(rapid.Int64Range(0, 1<<31).Draw(rt, "anchor"), 0),
@@ -297,10 +306,7 @@ func TestOverrideKeepsLimits(t *testing.T) {
 		} else if !reflect.DeepEqual(got, limit) {
 			rt.Fatalf("%v is %v", limit, got)
 		}
-		text, err := o.MarshalText()
-		if err != nil {
-			rt.Fatal(err)
-		}
+		text := gatetest.Must(o.MarshalText())(rt)
 		var again plans.Override
 		if err := again.UnmarshalText(text); err != nil || !reflect.DeepEqual(again, o) {
 			rt.Fatalf("%s is read as %v, %v", text, again, err)
@@ -310,9 +316,7 @@ func TestOverrideKeepsLimits(t *testing.T) {
 
 func TestTextOfAnOverride(t *testing.T) {
 	var o plans.Override
-	if err := o.UnmarshalText([]byte("{plan: pro, limits: {api: {rate: 5, per: 1m}}, caps: {streams: 2}}")); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, o.UnmarshalText([]byte("{plan: pro, limits: {api: {rate: 5, per: 1m}}, caps: {streams: 2}}")))
 	text, err := o.MarshalText()
 	if want := `{"caps":{"streams":2},"limits":{"api":{"burst":5,"per":"1m0s","rate":5}},"plan":"pro"}`; string(text) != want || err != nil {
 		t.Errorf("%s, %v", text, err)
@@ -347,19 +351,13 @@ func TestChangesThatAreLost(t *testing.T) {
 			for i := range 2000 {
 				many = append(many, fmt.Sprintf("%d other%d", i, i))
 			}
-			if err := errors.Join(client.LPush(t.Context(), changes, many...).Err(), client.LTrim(t.Context(), changes, 0, 999).Err()); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, errors.Join(client.LPush(t.Context(), changes, many...).Err(), client.LTrim(t.Context(), changes, 0, 999).Err()))
 		},
 		"deleted": func(t *testing.T, client *redis.Client, changes string) {
-			if err := client.Del(t.Context(), changes).Err(); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, client.Del(t.Context(), changes).Err())
 		},
 		"a failover lost the last": func(t *testing.T, client *redis.Client, changes string) {
-			if err := errors.Join(client.LPop(t.Context(), changes).Err(), client.LPush(t.Context(), changes, "1 other").Err()); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, errors.Join(client.LPop(t.Context(), changes).Err(), client.LPush(t.Context(), changes, "1 other").Err()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -375,9 +373,7 @@ func TestChangesThatAreLost(t *testing.T) {
 					await(t, "it follows", func() bool { return limit(t, p, "acme") == want })
 				}
 				// Nothing tells of this but the list that is lost.
-				if err := client.Del(t.Context(), s.Prefix+":{plans}:acme:ov1").Err(); err != nil {
-					t.Fatal(err)
-				}
+				gatetest.NoError(t, client.Del(t.Context(), s.Prefix+":{plans}:acme:ov1").Err())
 				lose(t, client, s.Prefix+":{plans}:ov1")
 				await(t, "it reads all again", func() bool { return limit(t, p, "acme") == core.Algorithm(free) })
 			})
@@ -420,34 +416,13 @@ func TestOverrideWhileRedisIsDown(t *testing.T) {
 	await(t, "an override is obeyed", func() bool { return limit(t, p, "stranger") == core.Algorithm(pro) })
 }
 
-// down is a Redis that does not answer.
-type down struct{}
-
-func (down) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (down) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
-		cmd.SetErr(io.EOF)
-		return io.EOF
-	}
-}
-
-func (down) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(_ context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			cmd.SetErr(io.EOF)
-		}
-		return io.EOF
-	}
-}
-
 // While Redis is down, overrides are asked for every second, and Resolve as seldom as before.
 func TestRedisThatIsDownAsksNoResolve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := redis.NewClient(&redis.Options{
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
-		client.AddHook(down{})
+		client.AddHook(hook(func(redis.Cmder) error { return io.EOF }))
 		t.Cleanup(func() { _ = client.Close() })
 		var calls atomic.Int64
 		p := newBook(t, plans.Config{Client: client, TTL: time.Minute, Resolve: func(context.Context, string) (string, error) {
@@ -470,23 +445,6 @@ func TestRedisThatIsDownAsksNoResolve(t *testing.T) {
 	})
 }
 
-func TestOverrideOnACluster(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t, 3)
-	a := redisBook(t, c.Client(t), new(seen), plans.Config{})
-	b := redisBook(t, c.Client(t), new(seen), plans.Config{})
-	for i := range 5 {
-		tenant := fmt.Sprint("tenant", i)
-		expect(t, b, tenant, free)
-		setOverride(t, a, tenant, plans.Override{Plan: "pro"})
-		await(t, "another plan", func() bool { return limit(t, b, tenant) == core.Algorithm(pro) })
-		if was, err := b.DeleteOverride(t.Context(), tenant); !was || err != nil {
-			t.Error(was, err)
-		}
-		await(t, "the plan again", func() bool { return limit(t, a, tenant) == core.Algorithm(free) })
-	}
-}
-
 // Only overrides without an end have no TTL, and nothing stays of one that has ended.
 func TestKeysOfOverrides(t *testing.T) {
 	t.Parallel()
@@ -495,13 +453,8 @@ func TestKeysOfOverrides(t *testing.T) {
 	p := redisBook(t, client, new(seen), plans.Config{})
 	setOverride(t, p, "for ever", plans.Override{Plan: "pro"})
 	setOverride(t, p, "for a while", plans.Override{Plan: "pro", Until: time.Now().Add(time.Hour)})
-	if err := p.Refresh(t.Context(), "refreshed"); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := client.Keys(t.Context(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, p.Refresh(t.Context(), "refreshed"))
+	keys := gatetest.Must(client.Keys(t.Context(), "*").Result())(t)
 	ttl := make(map[string]time.Duration)
 	for _, key := range keys {
 		ttl[key] = client.PTTL(t.Context(), key).Val()
@@ -526,12 +479,8 @@ func TestOverrideThatIsGarbage(t *testing.T) {
 			setOverride(t, p, tenant, plans.Override{Plan: "pro"})
 			expect(t, p, tenant, pro)
 			events.take(plans.OpOverride)
-			if err := client.Set(context.Background(), "hg:{plans}:"+tenant+":ov1", text, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if err := p.Refresh(t.Context(), tenant); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, client.Set(context.Background(), "hg:{plans}:"+tenant+":ov1", text, 0).Err())
+			gatetest.NoError(t, p.Refresh(t.Context(), tenant))
 			var e []plans.Event
 			await(t, "the event", func() bool {
 				expect(t, p, tenant, pro)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/plans"
 )
 
@@ -18,22 +19,13 @@ import (
 func TestPipeIsNoFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plans.yaml")
-	if err := os.WriteFile(path, []byte("default: free\nplans: {free: {limits: {api: deny}}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.WriteFile(path, []byte("default: free\nplans: {free: {limits: {api: deny}}}\n"), 0o600))
 	faults := make(chan error, 10)
-	book, err := plans.New(plans.Config{File: path, Observe: func(_ context.Context, e core.Event) {
+	book := core.Must(plans.New(plans.Config{File: path, Observe: func(_ context.Context, e core.Event) {
 		faults <- e.(*plans.Event).Err
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	}}))
+	gatetest.NoError(t, os.Remove(path))
+	gatetest.NoError(t, syscall.Mkfifo(path, 0o600))
 	for err := range faults { // a look may have found no file
 		if err == nil {
 			t.Error("the pipe was read")

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/plans"
 )
@@ -97,27 +98,16 @@ func TestProcessesObeyAChangeWithinASecond(t *testing.T) {
 
 func startChild(t *testing.T, addr, file, directory string) *child {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := gatetest.Must(os.Executable())(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	cmd := exec.CommandContext(ctx, self, "-test.run=^TestChild$")
 	// With the race detector a process waits for a second before it exits.
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0",
 		"PLANS_TEST_ADDR="+addr, "PLANS_TEST_FILE="+file, "PLANS_TEST_DIRECTORY="+directory)
 	cmd.Stderr = t.Output()
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := gatetest.Must(cmd.StdinPipe())(t)
+	out := gatetest.Must(cmd.StdoutPipe())(t)
+	gatetest.NoError(t, cmd.Start())
 	c := &child{in, bufio.NewReader(out)}
 	t.Cleanup(func() {
 		defer cancel()
@@ -133,20 +123,11 @@ func startChild(t *testing.T, addr, file, directory string) *child {
 // ask returns the limit of a decision of the process.
 func (c *child) ask(t *testing.T) int64 {
 	t.Helper()
-	if _, err := fmt.Fprintln(c.in, "decide"); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(fmt.Fprintln(c.in, "decide"))(t)
 	for {
-		line, err := c.out.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := gatetest.Must(c.out.ReadString('\n'))(t)
 		if text, ok := strings.CutPrefix(line, "limit "); ok {
-			n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n
+			return gatetest.Must(strconv.ParseInt(strings.TrimSpace(text), 10, 64))(t)
 		}
 	}
 }
@@ -169,26 +150,14 @@ func TestChild(t *testing.T) {
 			return string(name), err
 		},
 	})
-	gate, err := core.NewRedis(client, core.Config{Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := core.Must(core.NewRedis(client, core.Config{Timeout: time.Second}))
 	defer func() { _ = gate.Close(context.Background()) }()
-	policy, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	charge := core.Charge{Policy: policy, Key: newKey(t, "acme"), Cost: core.NoCost}
+	policy := core.Must(core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(1)}))
+	charge := core.Charge{Policy: policy, Key: gatetest.Key(t, "acme"), Cost: core.NoCost}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		plan, err := p.For(context.Background(), "acme")
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := gatetest.Must(p.For(context.Background(), "acme"))(t)
 		charge.Limit = plan.Algorithm("api")
-		d, err := gate.Decide(context.Background(), charge)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := gatetest.Must(gate.Decide(context.Background(), charge))(t)
 		fmt.Println("limit", d.At(0).Limit)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/plans"
 )
 
@@ -47,10 +48,7 @@ plans:
 `
 
 func TestParseSet(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := gatetest.Must(time.LoadLocation("Europe/Berlin"))(t)
 	set := parse(t, everything)
 	p, ok := set.Plan("free")
 	if !ok || set.Default() != "free" || !slices.Equal(set.Names(), []string{"free", "free-2027"}) {
@@ -103,14 +101,10 @@ func TestJSONIsYAML(t *testing.T) {
 	var compact strings.Builder
 	text := `{"default": "free", "plans": {"free": {"limits": {"api": {"rate": 100, "per": "1m"}, "off": "deny"}, "caps": {"streams": 2}}}}`
 	var v any
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, json.Unmarshal([]byte(text), &v))
 	indented := json.NewEncoder(&compact)
 	indented.SetIndent("", "\t") // YAML forbids tabs in front of a line, except in brackets
-	if err := indented.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, indented.Encode(v))
 	for _, text := range []string{text, compact.String()} {
 		p, _ := parse(t, text).Plan("free")
 		if p.Limits["api"] != core.PerMinute(100) || p.Limits["off"] != (core.DenyAll{}) || p.Caps["streams"] != (plans.Cap{Limit: 2}) {
@@ -144,26 +138,32 @@ func TestParseSetFaults(t *testing.T) {
 		text string
 		want []string
 	}{
-		"empty":             {"", []string{"is empty"}},
-		"comment":           {"# nothing", []string{"is empty"}},
-		"text":              {"hello", []string{`is "hello": it must be a mapping`, "plans is empty", "default is missing"}},
-		"two documents":     {"a: 1\n---\nb: 2", []string{"has 2 documents"}},
-		"syntax":            {"default: free\nplans: [1, 2", []string{"line 2: sequence end token ']' not found"}},
-		"brackets":          {strings.Repeat("[", 1000), []string{"is nested more than 100 levels deep"}},
-		"marks":             {strings.Repeat("- ", 1000), []string{"is nested more than 100 levels deep"}},
-		"large":             {"# " + strings.Repeat("x", 1<<20), []string{"has more than 1048576 bytes"}},
-		"lines":             {strings.Repeat("\n", 20_001), []string{"has more than 20000 lines"}},
-		"unknown field":     {"default: a\nplan: {}\nplans: {a: {}}", []string{"line 2: plan is no field here: there are default and plans"}},
-		"two plans":         {"default: a\nplans:\n  a: {}\n  b: {}\n  a: {}", []string{"line 3: plans.a is there twice: in line 3 and in line 5"}},
-		"unknown default":   {"default: b\nplans: {a: {}}", []string{`line 1: default is "b": there is no such plan`}},
-		"no default":        {"plans: {a: {}}", []string{"default is missing"}},
-		"no plans":          {"default: a", []string{"plans is empty"}},
-		"cap":               {"default: a\nplans: {a: {caps: {s: {limit: 5, share: -1, floor: 6}, t: {}, u: {most: 1}}}}", []string{"plans.a.caps.s.share is -1: it must be between 0 and", "caps.s.floor is 6: it must be between 0 and 5", "caps.t has no number", "caps.u.most is no field here: there are floor, limit and share"}},
-		"plan is a list":    {"default: a\nplans: {a: [1]}", []string{"line 2: plans.a is a list: it must be a mapping"}},
-		"plan is nothing":   {"default: a\nplans:\n  a:\n", []string{"line 3: plans.a is empty: it must be a mapping"}},
-		"name of a plan":    {"default: a\nplans: {a: {}, a b: {}}", []string{`line 2: plans holds the name "a b", which is "a b": it may hold only`}},
-		"name of a policy":  {"default: a\nplans: {a: {limits: {x y: deny}}}", []string{`plans.a.limits holds the name "x y"`}},
-		"caps":              {"default: a\nplans: {a: {caps: {s: 0, t: -1, u: many, v: 1.5}}}", []string{"plans.a.caps.s is 0: it must be between 1 and", "caps.t is -1", `caps.u is "many": it must be a whole number`, "caps.v is 1.5"}},
+		"empty":            {"", []string{"is empty"}},
+		"comment":          {"# nothing", []string{"is empty"}},
+		"text":             {"hello", []string{`is "hello": it must be a mapping`, "plans is empty", "default is missing"}},
+		"two documents":    {"a: 1\n---\nb: 2", []string{"has 2 documents"}},
+		"syntax":           {"default: free\nplans: [1, 2", []string{"line 2: sequence end token ']' not found"}},
+		"brackets":         {strings.Repeat("[", 1000), []string{"is nested more than 100 levels deep"}},
+		"marks":            {strings.Repeat("- ", 1000), []string{"is nested more than 100 levels deep"}},
+		"large":            {"# " + strings.Repeat("x", 1<<20), []string{"has more than 1048576 bytes"}},
+		"lines":            {strings.Repeat("\n", 20_001), []string{"has more than 20000 lines"}},
+		"unknown field":    {"default: a\nplan: {}\nplans: {a: {}}", []string{"line 2: plan is no field here: there are default and plans"}},
+		"two plans":        {"default: a\nplans:\n  a: {}\n  b: {}\n  a: {}", []string{"line 3: plans.a is there twice: in line 3 and in line 5"}},
+		"unknown default":  {"default: b\nplans: {a: {}}", []string{`line 1: default is "b": there is no such plan`}},
+		"no default":       {"plans: {a: {}}", []string{"default is missing"}},
+		"no plans":         {"default: a", []string{"plans is empty"}},
+		"cap":              {"default: a\nplans: {a: {caps: {s: {limit: 5, share: -1, floor: 6}, t: {}, u: {most: 1}}}}", []string{"plans.a.caps.s.share is -1: it must be between 0 and", "caps.s.floor is 6: it must be between 0 and 5", "caps.t has no number", "caps.u.most is no field here: there are floor, limit and share"}},
+		"plan is a list":   {"default: a\nplans: {a: [1]}", []string{"line 2: plans.a is a list: it must be a mapping"}},
+		"plan is nothing":  {"default: a\nplans:\n  a:\n", []string{"line 3: plans.a is empty: it must be a mapping"}},
+		"name of a plan":   {"default: a\nplans: {a: {}, a b: {}}", []string{`line 2: plans holds the name "a b", which is "a b": it may hold only`}},
+		"name of a policy": {"default: a\nplans: {a: {limits: {x y: deny}}}", []string{`plans.a.limits holds the name "x y"`}},
+		"caps":             {"default: a\nplans: {a: {caps: {s: 0, t: -1, u: many, v: 1.5}}}", []string{"plans.a.caps.s is 0: it must be between 1 and", "caps.t is -1", `caps.u is "many": it must be a whole number`, "caps.v is 1.5"}},
+		// A number that is absent is the cap's own, or follows from another field. A stated 0 is neither.
+		"cap of zeros":      {"default: a\nplans: {a: {caps: {s: {limit: 0, share: 2}, t: {limit: 3, share: 0}, u: {limit: 3, floor: 0}}}}", []string{"caps.s.limit", "caps.t.share", "caps.u.floor"}},
+		"period of zero":    {plan("{rate: 5, per: 0s}"), []string{x + ".per"}},
+		"burst of zero":     {plan("{rate: 5, per: 1m, burst: 0}"), []string{x + ".burst"}},
+		"window of zero":    {plan("{limit: 0, sliding_window: 1m}"), []string{x + ".limit"}},
+		"log of zero":       {plan("{limit: 0, sliding_log: 1m}"), []string{x}},
 		"anchor":            {"default: a\nplans:\n  a: &x {}\n  b: *x\n  c: {<<: *x}", []string{"line 3: plans.a is an anchor", "line 4: plans.b is an anchor", "plans.c.<< is a merge key"}},
 		"tag":               {"default: !!str a\nplans: {a: {}}", []string{"default is an anchor, an alias or a tag"}},
 		"no algorithm":      {plan("{burst: 5}"), []string{x + " says no algorithm: one of the fields rate, leak, fixed_window, sliding_window, sliding_log and calendar is required"}},
@@ -221,9 +221,7 @@ func TestParseSetFaults(t *testing.T) {
 
 func TestReadSetNamesItsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plans.yaml")
-	if err := os.WriteFile(path, []byte("default: a\nplans: {a: {caps: {s: 0}}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.WriteFile(path, []byte("default: a\nplans: {a: {caps: {s: 0}}}\n"), 0o600))
 	if _, err := plans.ReadSet(path); err == nil || !strings.HasPrefix(err.Error(), "plans: "+path+": line 2: plans.a.caps.s is 0") {
 		t.Error(err)
 	}
@@ -232,10 +230,7 @@ func TestReadSetNamesItsFile(t *testing.T) {
 // A Set shares no memory with what it was made of, or with what it returns.
 func TestSetIsImmutable(t *testing.T) {
 	log := core.SlidingLog{Windows: []core.Window{{Limit: 1, Width: time.Minute}}}
-	set, err := plans.NewSet(plans.SetConfig{Default: "a", Plans: map[string]plans.Plan{"a": {Limits: map[string]core.Algorithm{"x": log}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := core.Must(plans.NewSet(plans.SetConfig{Default: "a", Plans: map[string]plans.Plan{"a": {Limits: map[string]core.Algorithm{"x": log}}}}))
 	log.Windows[0].Limit = -1
 	for range 2 {
 		p, _ := set.Plan("a")
