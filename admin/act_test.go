@@ -46,18 +46,12 @@ func eachService(t *testing.T, f func(t *testing.T, s *service)) {
 
 func newService(t *testing.T, g *core.Gate, cfg plans.Config) *service {
 	t.Helper()
-	set, err := plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{
+	set := core.Must(plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{
 		"free": {Limits: map[string]core.Algorithm{"api": core.PerHour(100)}},
 		"pro":  {Limits: map[string]core.Algorithm{"api": core.PerHour(1000)}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))
 	cfg.Set = set
-	book, err := plans.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := core.Must(plans.New(cfg))
 	t.Cleanup(book.Close)
 	s := &service{
 		gate: g, book: book, streams: newSemaphore(t, g, "streams"),
@@ -108,10 +102,7 @@ func (s *service) answer(t *testing.T, page, action string) string {
 
 func (s *service) used(t *testing.T, p *core.Policy, key core.Key) (used, limit int64, allowed bool) {
 	t.Helper()
-	plan, err := s.book.For(t.Context(), key.Parts()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := gatetest.Must(s.book.For(t.Context(), key.Parts()[0]))(t)
 	c := core.Charge{Policy: p, Key: key, Cost: core.NoCost, Limit: plan.Algorithm(p.Name())}
 	d := gatetest.Peek(t, s.gate, c)
 	r := d.At(0)
@@ -125,10 +116,7 @@ func TestActions(t *testing.T) {
 		key := newKey(t, "acme", "<bob>")
 		spend := func(p *core.Policy, n int64) {
 			t.Helper()
-			plan, err := s.book.For(t.Context(), "acme")
-			if err != nil {
-				t.Fatal(err)
-			}
+			plan := gatetest.Must(s.book.For(t.Context(), "acme"))(t)
 			decide(t, s.gate, core.Charge{Policy: p, Key: key, Cost: n, Limit: plan.Algorithm(p.Name())})
 		}
 		want := func(p *core.Policy, used, limit int64) {
@@ -221,13 +209,10 @@ func TestActions(t *testing.T) {
 // A holder is evicted, and one that has left is no failure of the page.
 func (s *service) evictsHolders(t *testing.T) {
 	key := newKey(t, "acme", "bob")
-	l, err := s.streams.Acquire(t.Context(), semaphore.Request{
+	l := gatetest.Must(s.streams.Acquire(t.Context(), semaphore.Request{
 		Caps: []semaphore.Cap{{Key: newKey(t, "acme"), Limit: 2}, {Key: key, Limit: 2}},
 		Meta: map[string]string{"request": "<script>1"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	page := s.get("subject", "key", "acme")
 	if text := squeeze(page); !strings.Contains(text, "acme: 1 of 2 slots") || !strings.Contains(text, "request: <script>1") {
 		t.Error(text)
@@ -284,10 +269,7 @@ func TestOrdersThatCannotBe(t *testing.T) {
 		"action=end raise&key=acme&policy=month&units=1":                                "by its button alone",
 		"action=give&key=acme&policy=api&units=1&until=x":                               "the time is not one",
 	} {
-		values, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := gatetest.Must(url.ParseQuery(query))(t)
 		status, _, body := s.ask("GET", "confirm?"+values.Encode(), nil)
 		if text := strings.ToLower(squeeze(body)); status != http.StatusBadRequest || !strings.Contains(text, want) {
 			t.Errorf("%q: status %d: %s", query, status, text)

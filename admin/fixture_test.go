@@ -78,10 +78,7 @@ func newSite(t *testing.T, cfg admin.Config) *site {
 		cfg.Write = may("write")
 	}
 	cfg.Observe = s.events.observe
-	page, err := admin.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := core.Must(admin.New(cfg))
 	mux := http.NewServeMux()
 	mux.Handle("/ops/", http.StripPrefix("/ops", page))
 	s.server = httptest.NewServer(mux)
@@ -96,10 +93,7 @@ func (s *site) ask(method, path string, form url.Values, headers ...string) (int
 	if form != nil {
 		body = strings.NewReader(form.Encode())
 	}
-	r, err := http.NewRequestWithContext(s.t.Context(), method, s.server.URL+"/ops/"+path, body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r := core.Must(http.NewRequestWithContext(s.t.Context(), method, s.server.URL+"/ops/"+path, body))
 	r.Header.Set("Operator", "kim")
 	r.Header.Set("Role", "read write")
 	if form != nil {
@@ -109,15 +103,9 @@ func (s *site) ask(method, path string, form url.Values, headers ...string) (int
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	resp := gatetest.Must(client.Do(r))(s.t)
 	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := gatetest.Must(io.ReadAll(resp.Body))(s.t)
 	return resp.StatusCode, resp.Header, string(text)
 }
 
@@ -143,22 +131,14 @@ func encode(query []string) string {
 }
 
 func newSemaphore(t *testing.T, g *core.Gate, name string) *semaphore.Semaphore {
-	t.Helper()
-	s, err := semaphore.New(g, semaphore.Config{Name: name, TTL: 6 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return core.Must(semaphore.New(g, semaphore.Config{Name: name, TTL: 6 * time.Second}))
 }
 
 // statingGate is gatetest.Redis with a Gate that states its policies, as that of a program.
 func statingGate(t *testing.T, client redis.UniversalClient, cfg core.Config) *core.Gate {
 	t.Helper()
 	cfg.Timeout = gatetest.LongTimeout
-	g, err := core.NewRedis(client, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := core.Must(core.NewRedis(client, cfg))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), gatetest.LongTimeout)
 		defer cancel()

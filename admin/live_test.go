@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 func TestCounterKeepsAMinute(t *testing.T) {
@@ -57,15 +58,6 @@ func TestCounterCountsAll(t *testing.T) {
 	}
 }
 
-func keyOf(t testing.TB, name string) core.Key {
-	t.Helper()
-	k, err := core.NewKey(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
 // No count is too low, none is too high by more than it says, and whoever is more than a 256th of all
 // is there, whatever comes between.
 func TestRefusedFindsWhoIsRefusedMost(t *testing.T) {
@@ -79,7 +71,7 @@ func TestRefusedFindsWhoIsRefusedMost(t *testing.T) {
 		if rng.IntN(3) == 0 {
 			name = fmt.Sprint("head", int(rng.ExpFloat64()*4))
 		}
-		who := refusal{"api", keyOf(t, name)}
+		who := refusal{"api", gatetest.Key(t, name)}
 		truth[who]++
 		total++
 		r.add(who, now.Add(time.Duration(i)*time.Microsecond))
@@ -103,7 +95,7 @@ func TestRefusedFindsWhoIsRefusedMost(t *testing.T) {
 	if n, m := len(r.now.heap), len(r.now.place); n != maxCounts || m != maxCounts {
 		t.Errorf("%d counts, %d places", n, m)
 	}
-	if most[0].key != keyOf(t, "head0") {
+	if most[0].key != gatetest.Key(t, "head0") {
 		t.Errorf("the first is %v", most[0])
 	}
 	later, _ := r.most(10, now.Add(90*time.Second))
@@ -118,19 +110,11 @@ func TestRefusedFindsWhoIsRefusedMost(t *testing.T) {
 // A process under attack by ever new keys, and one with ever new policies, keeps what it keeps.
 func TestLiveIsBounded(t *testing.T) {
 	var l Live
-	g, err := core.NewMemory(core.Config{Observe: l.Observe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := core.Must(core.NewMemory(core.Config{Observe: l.Observe}))
 	defer func() { _ = g.Close(context.Background()) }()
 	for i := range 2000 {
-		p, err := core.NewPolicy(core.PolicyConfig{Name: fmt.Sprint("p", i), Algorithm: core.DenyAll{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: keyOf(t, fmt.Sprint(i))}); err != nil {
-			t.Fatal(err)
-		}
+		p := core.Must(core.NewPolicy(core.PolicyConfig{Name: fmt.Sprint("p", i), Algorithm: core.DenyAll{}}))
+		gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: p, Key: gatetest.Key(t, fmt.Sprint(i))}))(t)
 		l.Observe(t.Context(), &core.ServerEvent{Op: core.OpCircuitOpened, Node: fmt.Sprint(i), Err: errors.New("x")})
 		l.note(Event{Op: OpReset})
 	}
@@ -169,10 +153,7 @@ func TestLiveKnowsWhichServersFail(t *testing.T) {
 // What comes again and again allocates nothing.
 func TestObserveAllocatesNothing(t *testing.T) {
 	var l Live
-	p, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.TokenBucket{Burst: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := core.Must(core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.TokenBucket{Burst: 1}}))
 	var denied, allowed core.DecisionEvent
 	observe := func(_ context.Context, e core.Event) {
 		d := *e.(*core.DecisionEvent)
@@ -181,15 +162,10 @@ func TestObserveAllocatesNothing(t *testing.T) {
 			allowed = d
 		}
 	}
-	g, err := core.NewMemory(core.Config{Observe: observe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := core.Must(core.NewMemory(core.Config{Observe: observe}))
 	defer func() { _ = g.Close(context.Background()) }()
 	for range 2 {
-		if _, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: keyOf(t, "k")}); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: p, Key: gatetest.Key(t, "k")}))(t)
 	}
 	if !allowed.Decision.Allowed || denied.Decision.Allowed {
 		t.Fatal(allowed, denied)
@@ -210,20 +186,14 @@ func BenchmarkObserve(b *testing.B) {
 				if observed {
 					cfg.Observe = l.Observe
 				}
-				g, err := core.NewMemory(cfg)
-				if err != nil {
-					b.Fatal(err)
-				}
-				p, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.TokenBucket{Burst: burst}})
-				if err != nil {
-					b.Fatal(err)
-				}
-				c := core.Charge{Policy: p, Key: keyOf(b, "k")}
+				g := core.Must(core.NewMemory(cfg))
+				p := core.Must(core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.TokenBucket{Burst: burst}}))
+				c := core.Charge{Policy: p, Key: gatetest.Key(b, "k")}
 				b.Run(fmt.Sprint("live ", observed), func(b *testing.B) {
 					b.ReportAllocs()
 					for b.Loop() {
-						if _, err := g.Decide(b.Context(), c); err != nil {
-							b.Fatal(err)
+						if d, err := g.Decide(b.Context(), c); err != nil {
+							b.Fatal(d, err)
 						}
 					}
 				})

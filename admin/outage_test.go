@@ -58,9 +58,7 @@ func TestMissingRight(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rules := []any{"ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-zrange", "-scan"}
-	if err := server.Client(t).Do(t.Context(), rules...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, server.Client(t).Do(t.Context(), rules...).Err())
 	client := server.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" })
 	g := gatetest.Redis(t, client, core.Config{})
 	streams := newSemaphore(t, g, "streams")
@@ -107,9 +105,7 @@ func TestUnknownIsNotWell(t *testing.T) {
 		{"it refuses the password", gatetest.LongTimeout, api,
 			func(o *redis.Options) { o.Password = "old" },
 			func(t *testing.T, s *redistest.Server) {
-				if err := s.Client(t).ConfigSet(t.Context(), "requirepass", "new").Err(); err != nil {
-					t.Fatal(err)
-				}
+				gatetest.NoError(t, s.Client(t).ConfigSet(t.Context(), "requirepass", "new").Err())
 			},
 			map[string][]string{
 				"overview": {"Not known: Redis does not accept the user name or password",
@@ -119,9 +115,7 @@ func TestUnknownIsNotWell(t *testing.T) {
 			}},
 		{"it wants a password", gatetest.LongTimeout, api, nil,
 			func(t *testing.T, s *redistest.Server) {
-				if err := s.Client(t).ConfigSet(t.Context(), "requirepass", "new").Err(); err != nil {
-					t.Fatal(err)
-				}
+				gatetest.NoError(t, s.Client(t).ConfigSet(t.Context(), "requirepass", "new").Err())
 			},
 			map[string][]string{
 				"overview": {"Not known: Redis wants a password, and the client has none"},

@@ -117,10 +117,7 @@ func TestReadOnly(t *testing.T) {
 	}
 	live := new(admin.Live)
 	g := gatetest.Memory(t, core.Config{Observe: live.Observe})
-	a, err := admin.New(admin.Config{Gate: g, Read: func(*http.Request) (string, error) { return "kim", nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := core.Must(admin.New(admin.Config{Gate: g, Read: func(*http.Request) (string, error) { return "kim", nil }}))
 	w := httptest.NewRecorder()
 	a.ServeHTTP(w, httptest.NewRequest("POST", "http://localhost/act", strings.NewReader("action=reset")))
 	if w.Code != http.StatusForbidden {
@@ -240,10 +237,7 @@ func TestOverview(t *testing.T) {
 		decide(t, g, core.Charge{Policy: api, Key: newKey(t, "h4sh")})
 	}
 	hold := semaphore.Request{Caps: []semaphore.Cap{{Key: newKey(t, "acme"), Limit: 1}}}
-	l, err := streams.Acquire(t.Context(), hold)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := gatetest.Must(streams.Acquire(t.Context(), hold))(t)
 	defer func() { _ = l.Release(t.Context()) }()
 	if _, err := streams.Acquire(t.Context(), hold); !errors.Is(err, semaphore.ErrFull) {
 		t.Fatal(err)
@@ -277,16 +271,7 @@ func TestStream(t *testing.T) {
 	s := busySite(t, newKey(t, "acme"), nil)
 	for path, want := range map[string]string{"live": "Refused most", "live?key=acme": "Denied until"} {
 		ctx, cancel := context.WithCancel(t.Context())
-		r, err := http.NewRequestWithContext(ctx, "GET", s.server.URL+"/ops/"+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Operator", "kim")
-		r.Header.Set("Role", "read")
-		resp, err := s.server.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := s.stream(ctx, path)
 		if resp.Header.Get("Content-Type") != "text/event-stream" {
 			t.Error(resp.Header)
 		}
@@ -308,7 +293,6 @@ func TestStream(t *testing.T) {
 			}
 		}
 		cancel()
-		_ = resp.Body.Close()
 	}
 }
 
@@ -318,23 +302,10 @@ func TestStreamKeepsItsLines(t *testing.T) {
 		cfg.Name = func(core.Key) string { return "acme\r\revent: other\rretry: 99999999\r" }
 	})
 	for _, path := range []string{"live", "live?key=acme"} {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", s.server.URL+"/ops/"+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Operator", "kim")
-		r.Header.Set("Role", "read")
-		resp, err := s.server.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = resp.Body.Close() }()
+		resp := s.stream(t.Context(), path)
 		event := ""
 		for lines := bufio.NewReader(resp.Body); !strings.HasSuffix(event, "\n\n"); {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
+			line := gatetest.Must(lines.ReadString('\n'))(t)
 			event += line
 		}
 		// A browser ends a line at each of \r, \n and \r\n.
@@ -347,17 +318,11 @@ func TestStreamKeepsItsLines(t *testing.T) {
 // A server that is shut down does not wait for pages that are open.
 func TestCloseEndsStreams(t *testing.T) {
 	read := func(*http.Request) (string, error) { return "kim", nil }
-	page, err := admin.New(admin.Config{Gate: gatetest.Memory(t, core.Config{}), Read: read})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := core.Must(admin.New(admin.Config{Gate: gatetest.Memory(t, core.Config{}), Read: read}))
 	server := httptest.NewServer(page)
 	defer server.Close()
 	server.Config.RegisterOnShutdown(page.Close)
-	resp, err := server.Client().Get(server.URL + "/live")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := gatetest.Must(server.Client().Get(server.URL + "/live"))(t)
 	defer func() { _ = resp.Body.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), gatetest.LongTimeout)
 	defer cancel()
@@ -371,26 +336,12 @@ func TestStreamsAreBounded(t *testing.T) {
 	s := busySite(t, newKey(t, "acme"), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	open := func() *http.Response {
-		r, err := http.NewRequestWithContext(ctx, "GET", s.server.URL+"/ops/live", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Operator", "kim")
-		r.Header.Set("Role", "read write")
-		resp, err := s.server.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = resp.Body.Close() })
-		return resp
-	}
 	for range 64 {
-		if resp := open(); resp.StatusCode != http.StatusOK {
+		if resp := s.stream(ctx, "live"); resp.StatusCode != http.StatusOK {
 			t.Fatal(resp.Status)
 		}
 	}
-	if resp := open(); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+	if resp := s.stream(ctx, "live"); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
 		t.Error(resp.Status)
 	}
 }
@@ -406,10 +357,7 @@ func TestPrefix(t *testing.T) {
 		}
 	}
 	read := func(*http.Request) (string, error) { return "kim", nil }
-	a, err := admin.New(admin.Config{Gate: gatetest.Memory(t, core.Config{}), Read: read})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := core.Must(admin.New(admin.Config{Gate: gatetest.Memory(t, core.Config{}), Read: read}))
 	w := httptest.NewRecorder()
 	http.StripPrefix("/ops", a).ServeHTTP(w, localRequest("GET", "/ops"))
 	if w.Code != http.StatusTemporaryRedirect || w.Header().Get("Location") != "ops/" {
@@ -463,12 +411,9 @@ func localRequest(method, path string) *http.Request {
 func TestHosts(t *testing.T) {
 	read := func(*http.Request) (string, error) { return "kim", nil }
 	page := func(hosts, origins []string) http.Handler {
-		a, err := admin.New(admin.Config{
+		a := core.Must(admin.New(admin.Config{
 			Gate: gatetest.Memory(t, core.Config{}), Read: read, Write: read, Hosts: hosts, Origins: origins,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return a
 	}
 	given, all := page([]string{"Ops.Example.com"}, []string{"https://outer.example:8443"}), page([]string{"*"}, nil)
@@ -556,12 +501,9 @@ func TestControlsHaveNames(t *testing.T) {
 	bans := limited(t, "bans", core.Block{Strikes: 2, Within: time.Hour, For: time.Hour})
 	streams := newSemaphore(t, g, "streams")
 	for _, user := range []string{"bob", "ann"} {
-		l, err := streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{
+		l := gatetest.Must(streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{
 			{Key: newKey(t, "acme"), Limit: 9}, {Key: newKey(t, "acme", user), Limit: 9},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))(t)
 		defer func() { _ = l.Release(context.Background()) }()
 	}
 	s := newSite(t, admin.Config{
@@ -588,4 +530,15 @@ func TestControlsHaveNames(t *testing.T) {
 			t.Errorf("no control is named %q: %v", want, names)
 		}
 	}
+}
+
+// stream opens a stream of the live parts.
+func (s *site) stream(ctx context.Context, path string) *http.Response {
+	s.t.Helper()
+	r := core.Must(http.NewRequestWithContext(ctx, "GET", s.server.URL+"/ops/"+path, nil))
+	r.Header.Set("Operator", "kim")
+	r.Header.Set("Role", "read")
+	resp := gatetest.Must(s.server.Client().Do(r))(s.t)
+	s.t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
 }

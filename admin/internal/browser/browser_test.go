@@ -14,6 +14,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // screenshots is the folder into which TestScreenshots writes, relative to this one:
@@ -86,9 +88,7 @@ func (p tab) emulate(feature, value string) chromedp.Action[chromedp.Void] {
 
 func (p tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	if err := chromedp.Do(p.ctx, actions...); err != nil {
-		p.t.Fatal(err)
-	}
+	gatetest.NoError(p.t, chromedp.Do(p.ctx, actions...))
 }
 
 func eval[T any](p tab, script string) T {
@@ -153,13 +153,8 @@ func (p tab) fits() {
 
 func (p tab) screenshot(name string) {
 	p.t.Helper()
-	image, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(*screenshots, name), image, 0o644); err != nil {
-		p.t.Fatal(err)
-	}
+	image := gatetest.Must(chromedp.Run(p.ctx, chromedp.FullScreenshot(100)))(p.t)
+	gatetest.NoError(p.t, os.WriteFile(filepath.Join(*screenshots, name), image, 0o644))
 }
 
 func TestScreenshots(t *testing.T) {

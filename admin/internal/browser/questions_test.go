@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -126,9 +127,7 @@ func TestFiguresAreLive(t *testing.T) {
 	// In one script: an update of the page may replace a node between two commands.
 	eval[bool](p, "document.querySelector('#limit-month-open').click(); "+
 		"document.querySelector('#limit-month-raise').value = 25; true")
-	if err := s.gate.Reset(t.Context(), core.Charge{Policy: s.month, Key: s.key("acme")}); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, s.gate.Reset(t.Context(), core.Charge{Policy: s.month, Key: s.key("acme")}))
 	p.shows("The next request passes")
 	const typed = "document.querySelector('#limit-month-raise').value + ' ' + document.querySelector('details[open]').id"
 	if text := eval[string](p, typed); text != "25 limit-month-more" {
@@ -194,9 +193,7 @@ func TestStateOfRedis(t *testing.T) {
 		{"healthy", nil, []string{" answers"}, []string{"The next request passes"}},
 		{"refuses the password", func(t *testing.T, server *redistest.Server, _ *redistest.Link) {
 			boss := server.Client(t)
-			if err := boss.ConfigSet(t.Context(), "requirepass", "new").Err(); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, boss.ConfigSet(t.Context(), "requirepass", "new").Err())
 			if err := server.Client(t, func(o *redis.Options) { o.Password = "new" }).
 				Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
 				t.Fatal(err)

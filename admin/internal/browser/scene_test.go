@@ -57,12 +57,12 @@ func play(t *testing.T) *scene {
 func playOn(t *testing.T, client *redis.Client, timeout time.Duration) *scene {
 	t.Helper()
 	live := new(admin.Live)
-	gate := must(t)(core.NewRedis(client, core.Config{
+	gate := core.Must(core.NewRedis(client, core.Config{
 		Timeout: timeout, Observe: live.Observe, DisableDenialCache: true,
 	}))
-	policy := func(cfg core.PolicyConfig) *core.Policy { return mustPolicy(t, cfg) }
+	policy := func(cfg core.PolicyConfig) *core.Policy { return gatetest.Policy(t, cfg) }
 	s := &scene{
-		t: t, gate: gate,
+		t: t, gate: gate, streams: core.Must(semaphore.New(gate, semaphore.Config{Name: "streams"})),
 		api: policy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(60)}),
 		month: policy(core.PolicyConfig{Name: "month", Unit: core.UnitTokens, Raisable: true,
 			Algorithm: core.Calendar{Limit: 2_000_000, Every: core.PeriodMonth, In: time.UTC}}),
@@ -70,31 +70,18 @@ func playOn(t *testing.T, client *redis.Client, timeout time.Duration) *scene {
 		bans: policy(core.PolicyConfig{Name: "bans", Algorithm: core.Block{
 			Strikes: 5, Within: 10 * time.Minute, For: time.Hour, Most: 24 * time.Hour}}),
 	}
-	var err error
-	if s.streams, err = semaphore.New(gate, semaphore.Config{Name: "streams"}); err != nil {
-		t.Fatal(err)
-	}
-	set, err := plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{
+	set := core.Must(plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{
 		"free": {Limits: map[string]core.Algorithm{"api": core.PerMinute(60)}},
 		"pro":  {Limits: map[string]core.Algorithm{"api": core.PerMinute(600)}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	book, err := plans.New(plans.Config{Set: set, Client: client})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))
+	book := core.Must(plans.New(plans.Config{Set: set, Client: client}))
 	t.Cleanup(book.Close)
 	operator := func(r *http.Request) (string, error) { return "kim", nil }
-	page, err := admin.New(admin.Config{
+	page := core.Must(admin.New(admin.Config{
 		Gate: gate, Policies: []*core.Policy{s.api, s.month, s.search, s.bans},
 		Semaphores: []*semaphore.Semaphore{s.streams}, Plans: book, Live: live,
 		Read: operator, Write: operator,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	mux := http.NewServeMux()
 	mux.Handle("/ops/headgate/", http.StripPrefix("/ops/headgate", page))
 	site := httptest.NewServer(mux)
@@ -111,41 +98,14 @@ func playOn(t *testing.T, client *redis.Client, timeout time.Duration) *scene {
 	return s
 }
 
-func must(t *testing.T) func(g *core.Gate, err error) *core.Gate {
-	return func(g *core.Gate, err error) *core.Gate {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return g
-	}
-}
-
-func mustPolicy(t *testing.T, cfg core.PolicyConfig) *core.Policy {
-	t.Helper()
-	p, err := core.NewPolicy(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func (s *scene) key(outermost string, inner ...string) core.Key {
 	s.t.Helper()
-	k, err := core.NewKey(outermost, inner...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return k
+	return gatetest.Key(s.t, outermost, inner...)
 }
 
 func (s *scene) decide(charges ...core.Charge) core.Decision {
 	s.t.Helper()
-	d, err := s.gate.Decide(s.t.Context(), charges...)
-	if err != nil || d.Cause != nil {
-		s.t.Fatal(err, d.Cause)
-	}
-	return d
+	return gatetest.Decide(s.t, s.gate, charges...)
 }
 
 // exhaust spends the month of acme, and lets it ask again.
@@ -161,10 +121,7 @@ func (s *scene) exhaust() {
 // hold takes a slot until the test ends, and returns the lease.
 func (s *scene) hold(outermost, user string, limit int64, meta map[string]string) *semaphore.Lease {
 	s.t.Helper()
-	l, err := s.streams.Acquire(s.t.Context(), s.request(outermost, user, limit, meta))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	l := gatetest.Must(s.streams.Acquire(s.t.Context(), s.request(outermost, user, limit, meta)))(s.t)
 	s.t.Cleanup(func() { _ = l.Release(context.Background()) })
 	return l
 }
