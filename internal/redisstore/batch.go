@@ -26,6 +26,7 @@ type batch struct {
 	keyOf   []int             // of each charge of the entries
 	limitOf []int
 	numbers []int64 // the parameters of one limit
+	text    []byte  // the names of all keys
 
 	arguments
 }
@@ -33,6 +34,7 @@ type batch struct {
 // entry is one request in the script. Identical requests from several callers share an entry.
 type entry struct {
 	request *request.Request // until the batch is encoded
+	first   int              // its first charge, in keyOf and limitOf
 	merges  bool
 	brief   int // the number of words of a brief reply, or 0 if it may have none
 	words   int // of its reply
@@ -89,8 +91,7 @@ const maxListed = 8
 func (b *batch) collect(k *Decision) {
 	if k.merges && len(b.entries) > 0 {
 		if i := b.equal(&k.requests[0]); i >= 0 {
-			b.entries[i].callers++
-			b.entries[i].brief = 0
+			b.entries[i].join()
 			b.entryOf = append(b.entryOf, i)
 			return
 		}
@@ -98,6 +99,7 @@ func (b *batch) collect(k *Decision) {
 	b.entryOf = append(b.entryOf, len(b.entries))
 	for i := range k.requests {
 		r := &k.requests[i]
+		first := len(b.keyOf)
 		for j, c := range r.Charges {
 			at := b.keyIndex(c)
 			if j == 0 {
@@ -107,10 +109,18 @@ func (b *batch) collect(k *Decision) {
 			b.limitOf = append(b.limitOf, b.limitIndex(c))
 		}
 		b.size += entrySize + chargeSize*len(r.Charges)
-		b.entries = append(
-			b.entries,
-			entry{request: r, merges: k.merges, brief: k.brief(), words: r.Words(), callers: 1},
-		)
+		b.entries = append(b.entries, entry{
+			request: r, first: first, merges: k.merges, brief: k.brief(), words: r.Words(), callers: 1,
+		})
+	}
+}
+
+// join adds the caller of an equal request. It says which charges fit by an algorithm's reply, so it
+// needs one that is not brief.
+func (e *entry) join() {
+	if e.callers++; e.callers == 2 {
+		e.merged = merge(e.request)
+		e.brief = 0
 	}
 }
 
@@ -177,11 +187,13 @@ func (b *batch) limitIndex(c *request.Charge) int {
 func (b *batch) Release() {
 	clear(b.calls)
 	clear(b.entries)
+	clear(b.keys)
 	clear(b.limits)
 	clear(b.places)
 	b.calls, b.size = b.calls[:0], 0
 	b.entries, b.entryOf, b.firstOf = b.entries[:0], b.entryOf[:0], b.firstOf[:0]
 	b.keys, b.limits, b.keyOf, b.limitOf = b.keys[:0], b.limits[:0], b.keyOf[:0], b.limitOf[:0]
-	b.clear(0)
+	b.limitAt = b.limitAt[:0]
+	b.clear()
 	batches.Put(b)
 }

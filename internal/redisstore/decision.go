@@ -21,11 +21,7 @@ type Decision struct {
 
 // NewDecision returns the call of requests on keys of one hash slot. It has no time yet.
 func (s *schema) NewDecision(requests []request.Request) *Decision {
-	d, ok := s.decisions.Get().(*Decision)
-	if !ok {
-		d = new(Decision)
-		d.Call = trips.NewCall(d)
-	}
+	d := s.decisions.Get().(*Decision)
 	first := &requests[0]
 	d.schema, d.requests = s, requests
 	d.Outermost = first.Charges[0].Outermost()
@@ -40,13 +36,18 @@ func (s *schema) NewDecision(requests []request.Request) *Decision {
 	}
 	d.Weight += d.words
 	if d.alone {
-		d.Weight += leaseWeight
-	}
-	if first.Slot != nil {
-		d.Weight += leaseWeight
-		d.Acquires = first.Slot.Request.ID
+		d.weighAlone(first.Slot)
 	}
 	return d
+}
+
+// weighAlone completes the call of a request that shares its script with no other.
+func (d *Decision) weighAlone(slot *request.Slot) {
+	d.Weight += leaseWeight
+	if slot != nil {
+		d.Weight += leaseWeight
+		d.Acquires = slot.Request.ID
+	}
 }
 
 // release lets the decision be used again.
@@ -89,10 +90,9 @@ func (d *Decision) Decode() (decided bool, err error) {
 
 func (d *Decision) decode() error {
 	reply := d.reply
-	if len(reply) > 0 && len(reply) == d.brief() && isBrief(reply) {
-		r := &d.requests[0]
-		r.Buffer = unfold(r.Buffer[:0], reply)
-		reply = r.Buffer
+	if d.merges && len(reply) == d.brief() && isBrief(reply) {
+		d.requests[0].SettleBrief(reply)
+		return nil
 	}
 	for i := range d.requests {
 		rest, ok := d.requests[i].Settle(reply)

@@ -2,16 +2,20 @@ package redisstore
 
 import "github.com/headgate/headgate/internal/redisstore/trips"
 
-// Deliver implements trips.Batch. A call gets the whole reply if nothing ran or if it shares its
-// script with no other.
+// Deliver implements trips.Batch. A call gets the whole reply if nothing ran or if it is alone.
 func (b *batch) Deliver(r trips.Reply) error {
 	reply := r.Numbers
-	if _, passed := periodPassed(reply); passed || b.calls[0].alone {
+	if _, passed := periodPassed(reply); passed || len(b.calls) == 1 {
 		for _, k := range b.calls {
 			k.reply = reply
 		}
 		return nil
 	}
+	return b.share(reply)
+}
+
+// share gives each call its part of the reply.
+func (b *batch) share(reply []int64) error {
 	n := 0
 	for i := range b.entries {
 		e := &b.entries[i]

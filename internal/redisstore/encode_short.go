@@ -66,20 +66,22 @@ func (b *batch) repeats(last *request.Charge) bool {
 	return known
 }
 
-// shortEntry is entry in the short form.
-func (b *batch) shortEntry(e *entry, n int) (times *int64) {
+// shortRun writes a run of n in the short form. The last run has all keys that are left, so that the
+// script needs no number of them if each request is charged once.
+func (b *batch) shortRun(first, n int) {
+	e := &b.entries[first]
 	b.int(-int64(len(e.request.Charges)))
 	b.int(int64(e.bundles))
 	for i, c := range e.request.Charges {
 		reach, capacity := c.Limit.(*algorithm.TokenBucket).Plain()
-		b.int(int64(b.keyOf[n+i]) + 1)
+		b.int(int64(b.keyOf[e.first+i]) + 1)
 		b.name(c.Label)
 		b.int(reach)
 		b.int(capacity)
 		b.int(c.Cost.Whole)
 	}
-	times = b.next()
-	*times = 1
-	b.int(int64(e.callers))
-	return times
+	if first+n < len(b.entries) || e.callers > 1 {
+		b.int(int64(n))
+		b.int(int64(e.callers))
+	}
 }

@@ -38,30 +38,26 @@ func (b *batch) straight() *trips.Script {
 	return b.calls[0].form.straight
 }
 
-// straightRuns writes the entries as lua/decide/straight.lua reads them.
-func (b *batch) straightRuns() {
-	for i, n := 0, 0; i < len(b.entries); i += n {
-		for n = 1; i+n < len(b.entries) && b.continues(i, i+n, i+n); n++ {
-		}
-		e := &b.entries[i]
-		c := e.request.Charges[0]
-		op, times := e.asks()
-		switch op {
-		case algorithm.Decide:
-			times = 1
-		case algorithm.Peek:
-			times = 0
-		}
-		if times == 1 && c.Cost.Whole == 1 {
-			b.int(int64(n))
-		} else {
-			b.int(-int64(n))
-			b.int(c.Cost.Whole)
-			b.int(times)
-		}
-		b.numbers = c.Limit.Parameters(b.numbers[:0])
-		for _, p := range b.numbers[1:] {
-			b.int(p)
-		}
+// straightRun writes a run of n as lua/decide/straight.lua reads it.
+func (b *batch) straightRun(first, n int) {
+	e := &b.entries[first]
+	c := e.request.Charges[0]
+	op, times := e.asks()
+	switch op {
+	case algorithm.Decide:
+		times = 1
+	case algorithm.Peek:
+		times = 0
+	}
+	if times == 1 && c.Cost.Whole == 1 {
+		b.int(int64(n))
+	} else {
+		b.int(-int64(n))
+		b.int(c.Cost.Whole)
+		b.int(times)
+	}
+	b.numbers = c.Limit.Parameters(b.numbers[:0])
+	for _, p := range b.numbers[1:] {
+		b.int(p)
 	}
 }

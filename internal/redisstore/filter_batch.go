@@ -35,25 +35,21 @@ func (b *filterBatch) Add(p trips.Parcel) bool {
 // Command implements trips.Batch.
 func (b *filterBatch) Command() trips.Command {
 	shape := b.calls[0].shape
-	items := 0
 	for _, k := range b.calls {
-		items += len(k.items)
 		for _, it := range k.items {
 			b.parts = append(b.parts, it.Part)
 		}
 	}
 	slices.Sort(b.parts)
 	b.parts = slices.Compact(b.parts)
-	b.ints = slices.Grow(b.ints, 2+len(b.parts)+2*items)
-	b.names = slices.Grow(b.names, 3+2*len(b.parts))
-	b.filterHead(b.schema, b.calls[0].filter, "ask", shape, b.parts)
+	b.filterHead(b.schema.prefix, b.calls[0].filter, "ask", shape, b.parts)
 	for _, k := range b.calls {
 		for _, it := range k.items {
 			part, _ := slices.BinarySearch(b.parts, it.Part)
 			b.places = shape.AppendPlaces(b.places, part+1, it)
 		}
 	}
-	b.args = append(b.args, b.places)
+	b.words = append(b.words, word{value: b.places})
 	size := shape.Bits / 8
 	for _, k := range b.calls {
 		for _, it := range k.items {
@@ -61,8 +57,7 @@ func (b *filterBatch) Command() trips.Command {
 			b.int(it.Block*size + size - 1)
 		}
 	}
-	b.args = b.schema.clocked(b.args)
-	return trips.Command{Script: b.schema.filter, Args: b.args}
+	return b.command(b.schema, b.schema.filter)
 }
 
 // Deliver implements trips.Batch.
@@ -91,6 +86,6 @@ func (b *filterBatch) Deliver(r trips.Reply) error {
 func (b *filterBatch) Release() {
 	clear(b.calls)
 	b.calls, b.parts, b.places = b.calls[:0], b.parts[:0], b.places[:0]
-	b.clear(0)
+	b.clear()
 	filterBatches.Put(b)
 }

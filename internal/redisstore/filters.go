@@ -108,14 +108,12 @@ func partsUpTo(n int64) []int64 {
 func (f *Filters) run(
 	ctx context.Context, operation, filter string, s bloom.Shape, parts []int64, args ...int64,
 ) ([]int64, error) {
-	k := newSingle(f.store.schema.filter, filter)
+	k := f.store.newSingle(f.store.schema.filter, filter)
 	k.Bound(ctx, f.store.Timeout)
-	k.clear(8 + 3*len(parts) + len(args))
-	k.filterHead(f.store.schema, filter, operation, s, parts)
+	k.filterHead(f.store.Prefix, filter, operation, s, parts)
 	for _, n := range args {
 		k.int(n)
 	}
-	k.args = f.store.schema.clocked(k.args)
 	if err := f.store.Servers.Do(ctx, &k.Call); err != nil {
 		return nil, err
 	}

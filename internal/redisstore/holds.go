@@ -10,9 +10,9 @@ import (
 // admission writes what lua/admit/admit.lua reads behind the request: the arguments of the holds,
 // of the adjustments and of the slot.
 func (b *batch) admission(r *request.Request) {
-	from := len(b.args)
+	from := len(b.words)
 	length := func() (n int64) {
-		n, from = int64(len(b.args)-from), len(b.args)
+		n, from = int64(len(b.words)-from), len(b.words)
 		return n
 	}
 	if r.Holds() || r.Op == algorithm.Settle {
@@ -37,11 +37,11 @@ func (b *batch) admission(r *request.Request) {
 func (b *batch) holds(r *request.Request) {
 	switch r.Op {
 	case algorithm.Settle, algorithm.Renew:
-		b.args = append(b.args, r.Op.String())
+		b.name(r.Op.String())
 	default:
-		b.args = append(b.args, "hold")
+		b.name("hold")
 	}
-	b.args = append(b.args, r.Hold)
+	b.name(r.Hold)
 	set, receipt := int64(len(b.keys)), int64(1)
 	for i, c := range r.Charges {
 		receipt += int64(c.Limit.Fields())
@@ -58,7 +58,7 @@ func (b *batch) holds(r *request.Request) {
 		k := c.Correction
 		if k == nil {
 			b.int(c.HoldFor)
-			b.args = append(b.args, spent(c.Units, c.Cost, c.Limit.Denominator()))
+			b.name(spent(c.Units, c.Cost, c.Limit.Denominator()))
 			b.int(receipt)
 			continue
 		}
@@ -67,7 +67,7 @@ func (b *batch) holds(r *request.Request) {
 		} else {
 			b.int(0)
 		}
-		b.args = append(b.args, spent(c.Spent, k.Spent, k.Denominator))
+		b.name(spent(c.Spent, k.Spent, k.Denominator))
 		b.int(c.Receipt())
 		if r.Op == algorithm.Settle {
 			b.flag(k.Refund)
@@ -84,8 +84,8 @@ func (b *batch) adjustments(r *request.Request) {
 	if r.Op.Adjusts() {
 		operation = r.Op.String()
 	}
-	b.args = append(b.args, operation)
-	number := b.next()
+	b.name(operation)
+	number, at := int64(0), b.later()
 	hash := int64(len(b.keys))
 	for _, c := range r.Charges {
 		if c.HoldFor > 0 {
@@ -94,15 +94,16 @@ func (b *batch) adjustments(r *request.Request) {
 	}
 	for i, c := range r.Charges {
 		if c.Adjusts {
-			*number++
+			number++
 			b.int(b.limitAt[b.limitOf[i]])
-			b.int(hash + *number)
+			b.int(hash + number)
 			b.flag(c.Seeds && r.Op.Seeds())
 		}
 	}
+	b.set(at, number)
 	switch k := r.Charges[0].Adjustment; r.Op {
 	case algorithm.Adjust:
-		b.args = append(b.args, k.ID)
+		b.name(k.ID)
 		for _, n := range [...]int64{k.Keep, k.Units, k.Raise, k.Ends} {
 			b.int(n)
 		}

@@ -37,29 +37,26 @@ func (b *leaseBatch) Command() trips.Command {
 	if b.short {
 		script = b.schema.slot
 	}
-	b.ints = slices.Grow(b.ints, 1)
-	b.args = script.Begin(b.args)
 	if b.short {
 		b.encodeShort()
 	} else {
 		b.encode()
 	}
-	b.args = b.schema.clocked(b.args)
-	return trips.Command{Script: script, Args: b.args}
+	return b.command(b.schema, script)
 }
 
 // encode writes KEYS and ARGV as lua/lease/batch.lua reads them.
 func (b *leaseBatch) encode() {
 	b.int(int64(scopeKeys * len(b.calls)))
 	for _, k := range b.calls {
-		b.args = append(b.args, k.args[:scopeKeys]...)
+		b.words = append(b.words, k.words[:scopeKeys]...)
 	}
 	for _, k := range b.calls {
-		argv := k.args[scopeKeys:]
+		argv := k.words[scopeKeys:]
 		if len(b.calls) == 1 {
 			argv = argv[1:] // without their number
 		}
-		b.args = append(b.args, argv...)
+		b.words = append(b.words, argv...)
 	}
 }
 
@@ -70,10 +67,10 @@ func (b *leaseBatch) encodeShort() {
 	})
 	b.int(int64(len(b.calls)))
 	for _, k := range b.calls {
-		b.args = append(b.args, k.args[0])
+		b.words = append(b.words, k.words[0])
 	}
 	for _, k := range b.calls {
-		b.args = append(b.args, k.args[1:]...)
+		b.words = append(b.words, k.words[1:]...)
 	}
 }
 
@@ -120,6 +117,6 @@ func (b *leaseBatch) deliverShort(reply []int64) error {
 func (b *leaseBatch) Release() {
 	clear(b.calls)
 	b.calls = b.calls[:0]
-	b.clear(0)
+	b.clear()
 	leaseBatches.Put(b)
 }

@@ -49,8 +49,6 @@ func (l *Leases) bound(ctx context.Context, k *trips.Call) {
 // begin returns the call of an operation.
 func (l *Leases) begin() *operation { return newOperation(l.store.schema) }
 
-func (l *Leases) release(o *operation) { o.release(l.store.Servers.Inline()) }
-
 // Acquire implements request.LeaseStore.
 func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (lease.Grant, error) {
 	grant, err := l.acquire(ctx, scope, &q)
@@ -59,7 +57,7 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (le
 
 func (l *Leases) acquire(ctx context.Context, scope string, q *lease.Request) (lease.Grant, error) {
 	k := l.begin()
-	defer l.release(k)
+	defer k.release()
 	k.Acquires = q.ID
 	decided := false
 	if l.takesShort(ctx, scope) {
@@ -114,7 +112,7 @@ func (l *Leases) Renew(
 	ids []string,
 ) ([]int64, error) {
 	k := l.renewal(scope, micros, ids)
-	defer l.release(k)
+	defer k.release()
 	return l.answer(ctx, k, ids, l.run(ctx, &k.Call))
 }
 
@@ -129,7 +127,7 @@ func (l *Leases) RenewAll(ctx context.Context, all []*request.Renewal, again boo
 	for i, err := range l.store.Servers.DoAll(ctx, calls, again) {
 		r, k := all[i], operations[i]
 		r.Left, r.Err = l.answer(ctx, k, r.IDs, err)
-		l.release(k)
+		k.release()
 	}
 }
 
@@ -148,7 +146,7 @@ func (l *Leases) renewal(scope string, micros int64, ids []string) *operation {
 // Release implements request.LeaseStore.
 func (l *Leases) Release(ctx context.Context, scope string, ids []string) ([]int64, error) {
 	k := l.begin()
-	defer l.release(k)
+	defer k.release()
 	k.Insists, k.Releases = true, ids
 	if len(ids) == 1 && l.takesShort(ctx, scope) {
 		k.beginShort(scope)
@@ -172,7 +170,7 @@ const releasedLone = 3
 // Evict implements request.LeaseStore.
 func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
 	k := l.begin()
-	defer l.release(k)
+	defer k.release()
 	k.Insists = true
 	k.begin(scope, "force", len(ids), weightOf(ids))
 	return l.each(ctx, k, ids)
@@ -184,13 +182,11 @@ func (l *Leases) List(
 	scope string,
 ) (now int64, entries []lease.Entry, err error) {
 	s := l.store.schema
-	k := newSingle(s.lease, s.outermost(scope))
+	k := s.newSingle(s.lease, s.outermost(scope))
 	k.texts = true
-	k.clear(scopeKeys + 2)
-	k.args = append(s.lease.Begin(k.args), scopeKeys)
+	k.int(scopeKeys)
 	k.leaseKeys(scope)
 	k.name("list")
-	k.args = s.clocked(k.args)
 	if err = l.run(ctx, &k.Call); err == nil {
 		now, entries, err = decodeEntries(k.reply.Values)
 	}

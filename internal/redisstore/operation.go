@@ -39,19 +39,14 @@ func newOperation(s *schema) *operation {
 	return o
 }
 
-// release lets the operation be used again. Its arguments may be used again too, unless a client
-// may still hold them.
-func (o *operation) release(inline bool) {
+// release lets the operation be used again.
+func (o *operation) release() {
 	if !o.Reset() {
 		return
 	}
-	var kept arguments
-	if inline {
-		o.clear(0)
-		kept = o.arguments
-	}
+	o.clear()
 	pool := &o.schema.operations
-	*o = operation{Call: o.Call, arguments: kept}
+	*o = operation{Call: o.Call, arguments: o.arguments}
 	pool.Put(o)
 }
 
@@ -60,7 +55,7 @@ func (o *operation) release(inline bool) {
 func (o *operation) begin(scope, name string, n, weight int) {
 	o.short, o.Outermost = false, o.schema.outermost(scope)
 	o.Weight = min(weight, trips.MaxOperationWeight)
-	o.clear(scopeKeys + 2 + n)
+	o.clear()
 	o.leaseKeys(scope)
 	o.int(int64(1 + n))
 	o.name(name)
@@ -70,8 +65,8 @@ func (o *operation) begin(scope, name string, n, weight int) {
 func (o *operation) beginShort(scope string) {
 	o.short, o.Outermost = true, o.schema.outermost(scope)
 	o.Weight = shortWeight
-	o.clear(3)
-	o.args = append(o.args, scope+recordsSuffix)
+	o.clear()
+	o.key(scope + recordsSuffix)
 }
 
 // outermost returns the outermost part that a scope is below.

@@ -61,12 +61,11 @@ func checkFilterReply(reply []int64, n int) ([]int64, error) {
 
 // filterHead writes the head of a command as lua/filter/filter.lua reads it.
 func (a *arguments) filterHead(
-	c *schema, filter, operation string, s bloom.Shape, parts []int64,
+	prefix, filter, operation string, s bloom.Shape, parts []int64,
 ) {
-	name := c.prefix + filter + ":bf2"
-	a.args = c.filter.Begin(a.args)
+	name := prefix + filter + ":bf2"
 	a.int(int64(1 + 2*len(parts)))
-	a.args = append(a.args, name)
+	a.key(name)
 	for _, p := range parts {
 		number := strconv.FormatInt(p, 10)
 		a.name(name + ":e" + number)

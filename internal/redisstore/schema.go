@@ -53,6 +53,11 @@ func newScripts(source func(name string) string) scripts {
 
 func newSchema(cfg *Config) *schema {
 	s := &schema{prefix: cfg.Prefix, clock: cfg.Clock, scripts: ownScripts()}
+	s.decisions.New = func() any {
+		d := new(Decision)
+		d.Call = trips.NewCall(d)
+		return d
+	}
 	if cfg.Script != nil {
 		s.scripts = newScripts(cfg.Script)
 	}

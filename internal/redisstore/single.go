@@ -5,6 +5,7 @@ import "github.com/headgate/headgate/internal/redisstore/trips"
 // single is a call of an operation that shares its script with no other.
 type single struct {
 	trips.Call
+	schema *schema
 	script *trips.Script
 	arguments
 	texts bool // the reply holds texts too
@@ -17,8 +18,8 @@ var (
 	_ trips.Batch  = (*single)(nil)
 )
 
-func newSingle(s *trips.Script, outermost string) *single {
-	k := &single{script: s}
+func (s *schema) newSingle(script *trips.Script, outermost string) *single {
+	k := &single{schema: s, script: script}
 	k.Call = trips.NewCall(k)
 	k.Outermost, k.Lane, k.Weight = outermost, trips.Operations, leaseWeight
 	return k
@@ -35,7 +36,9 @@ func (k *single) Add(trips.Parcel) bool { return true }
 
 // Command implements trips.Batch.
 func (k *single) Command() trips.Command {
-	return trips.Command{Script: k.script, Args: k.args, Texts: k.texts}
+	c := k.command(k.schema, k.script)
+	c.Texts = k.texts
+	return c
 }
 
 // Deliver implements trips.Batch.

@@ -259,6 +259,26 @@ func (r *Request) Settle(reply []int64) (rest []int64, ok bool) {
 	return rest, ok
 }
 
+// SettleBrief reads a brief reply to a request of Decide on token buckets. It has one number for each
+// charge: -2 - 2 * the level that was found if the charge fits, otherwise -3 - 2 * the level.
+func (r *Request) SettleBrief(reply []int64) {
+	r.Verdict = 0
+	r.Buffer = r.Buffer[:0]
+	for i, n := range reply {
+		r.Verdict |= (n & 1) << i
+		r.Buffer = append(r.Buffer, (-2-n)/2, 0, 0)
+	}
+	for i, c := range r.Charges {
+		c.Reply = r.Buffer[3*i : 3*i+3 : 3*i+3]
+		c.Fits = reply[i]%2 == 0
+		c.Spent = 0
+		if r.Verdict == 0 {
+			c.Spent = c.Units
+			c.Reply[2] = 1
+		}
+	}
+}
+
 // settleAtMost corrects what was read of a verdict that says how often the charges fit, and not which
 // of them have no room.
 func (r *Request) settleAtMost() {

@@ -21,7 +21,9 @@ const (
 // link is a client and the time that its calls have.
 type link struct {
 	Config
-	inline   bool // see Inline
+	// inline says that a call of the client ends at the deadline of its context. Calls of other clients
+	// are left behind then, and end by the client's own timeouts.
+	inline   bool
 	quiet    time.Duration
 	patience time.Duration // bounds a round trip, the client's handshake included
 	slow     time.Duration // bounds one of a process that starves
@@ -42,10 +44,6 @@ func (l *link) init(cfg Config) {
 		l.inline = c.Options().ContextTimeoutEnabled
 	}
 }
-
-// Inline reports whether a call of the client ends at the deadline of its context. Calls of other
-// clients are left behind then, and end by the client's own timeouts.
-func (l *link) Inline() bool { return l.inline }
 
 // Patience is how long a round trip may take.
 func (l *link) Patience() time.Duration { return l.patience }
