@@ -1,16 +1,19 @@
 package llm_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/once"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
 )
@@ -95,164 +98,113 @@ func TestOpenAIErrorByUnit(t *testing.T) {
 	}
 }
 
-// A denial that this process remembers has the error of the one that Redis decided.
-func TestOpenAIErrorOfCachedDenial(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, gate *core.Gate) {
-		h := guard(t, nethttp.Config{Gate: gate, Dialect: llm.OpenAI{}, Rules: []nethttp.Rule{
-			spends(t, 60, core.PolicyConfig{Name: "tpm", Algorithm: core.PerMinute(100), Unit: core.UnitTokens}),
-			spends(t, 60, core.PolicyConfig{Name: "budget", Algorithm: core.Calendar{Limit: 60, Every: core.PeriodYear, In: time.UTC}, Unit: core.UnitMicroDollars}),
-		}}).Handler(http.HandlerFunc(ok))
-		get(h)
-		for range 3 {
-			r := get(h)
-			if e := readAPIError(t, r); e.Error.Code != "insufficient_quota" || r.Header.Get("X-Should-Retry") != "false" {
-				t.Errorf("%+v, %v", e, r.Header)
-			}
-		}
-	})
-}
-
-func TestAPIErrorByStatus(t *testing.T) {
-	limit := core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), Unit: core.UnitTokens}
-	of := func(key keyfunc.Func) []nethttp.Rule {
-		return []nethttp.Rule{{Policy: policyOf(t, limit), Key: key}}
+// All other refusals have the status, the error and the advice on retries that clients know: they give
+// up only if no retry helps and they would try.
+func TestRefusals(t *testing.T) {
+	limit := core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), Unit: core.UnitTokens, OnFailure: core.FailClosed}
+	none := core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}}
+	of := func(p core.PolicyConfig, fails error) []nethttp.Rule {
+		return []nethttp.Rule{{Policy: policyOf(t, p), Key: func(r *http.Request) (string, error) { return r.RemoteAddr, fails }}}
 	}
-	fails := func(err error) []nethttp.Rule {
-		return of(func(*http.Request) (string, error) { return "", err })
+	block := func(hide bool) []nethttp.BlockRule {
+		return []nethttp.BlockRule{{
+			Policy: bans(t, core.Block{Strikes: 1, Within: time.Second, For: 5 * time.Second}),
+			Key:    keyfunc.RemoteIP(), Strikes: nethttp.StrikeOn(http.StatusOK), HideRetryAfter: hide,
+		}}
 	}
-	limit.OnFailure = core.FailClosed
+	free := of(core.PolicyConfig{Name: "free", Algorithm: core.Unlimited{}}, nil)
+	deny := func(*http.Request) bool { return true }
+	of2, of3 := "All 2 concurrent requests of policy \"streams\" are in use", "All 3 concurrent requests of policy \"tenant\" are in use."
 	for _, tt := range []struct {
 		name      string
 		cfg       nethttp.Config
-		replayed  bool
+		handled   int      // the status of a Replay
+		crowd     []string // users of crowded. The last one is refused.
 		before    int
-		openAI    int
-		errorType string
-		anthropic int
-		kind      string
+		retry     string
+		openAI    string // status, type and code
+		anthropic string // status and type
+		message   string
 	}{
-		{"no key", nethttp.Config{Gate: memory(t, aClock()), Rules: fails(keyfunc.ErrNoKey)}, false, 0,
-			400, "invalid_request_error", 400, "invalid_request_error"},
-		{"denied", nethttp.Config{Gate: memory(t, aClock()), Rules: of(keyfunc.RemoteIP()), Deny: func(*http.Request) bool { return true }}, false, 0,
-			403, "invalid_request_error", 403, "permission_error"},
-		{"handled", nethttp.Config{Gate: memory(t, aClock()), Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.Unlimited{}})}, true, 1,
-			409, "invalid_request_error", 409, "invalid_request_error"},
-		{"a body that is too long", nethttp.Config{Gate: memory(t, aClock()), Rules: of(keyfunc.RemoteIP()), MaxDelay: time.Second, BufferBody: 100}, false, 0,
-			413, "invalid_request_error", 413, "request_too_large"},
-		{"exhausted", nethttp.Config{Gate: memory(t, aClock()), Rules: of(keyfunc.RemoteIP())}, false, 2,
-			429, "tokens", 429, "rate_limit_error"},
-		{"a failing key", nethttp.Config{Gate: memory(t, aClock()), Rules: fails(io.ErrUnexpectedEOF)}, false, 0,
-			500, "server_error", 500, "api_error"},
-		{"Redis down", nethttp.Config{Gate: dead(t), Rules: of(keyfunc.RemoteIP())}, false, 0,
-			503, "server_error", 529, "overloaded_error"},
+		{"no key", nethttp.Config{Rules: of(limit, keyfunc.ErrNoKey)}, 0, nil, 0, ", , ",
+			"400 invalid_request_error", "400 invalid_request_error", "The request lacks the key of its rate limit."},
+		{"a failing key", nethttp.Config{Rules: of(limit, io.ErrUnexpectedEOF)}, 0, nil, 0, ", , ",
+			"500 server_error", "500 api_error", "Internal Server Error"},
+		{"denied", nethttp.Config{Rules: of(limit, nil), Deny: deny}, 0, nil, 0, ", , ",
+			"403 invalid_request_error", "403 permission_error", "Forbidden"},
+		{"not in the plan", nethttp.Config{Rules: of(none, nil)}, 0, nil, 0, ", , false",
+			"403 invalid_request_error not_in_plan", "403 permission_error", `No request is allowed by policy "p".`},
+		{"handled", nethttp.Config{Rules: free}, 409, nil, 1, ", , false",
+			"409 invalid_request_error", "409 invalid_request_error", "A request with this id was handled before."},
+		{"handled, which is well", nethttp.Config{Rules: free}, 204, nil, 1, ", , ", "204", "204", ""},
+		{"a body that is too long", nethttp.Config{Rules: of(limit, nil), MaxDelay: time.Second, BufferBody: 100}, 0, nil, 0, ", , ",
+			"413 invalid_request_error", "413 request_too_large", "Request Entity Too Large"},
+		{"exhausted", nethttp.Config{Rules: of(limit, nil)}, 0, nil, 2, "3600, , ",
+			"429 tokens rate_limit_exceeded", "429 rate_limit_error", `The quota of policy "p" is exhausted.`},
+		{"blocked", nethttp.Config{Blocks: block(false)}, 0, nil, 1, "5, , ",
+			"429 requests rate_limit_exceeded", "429 rate_limit_error", "The client is blocked for a while because of its earlier requests."},
+		{"blocked for a hidden time", nethttp.Config{Blocks: block(true)}, 0, nil, 1, ", , false",
+			"429 requests rate_limit_exceeded", "429 rate_limit_error", "The client is blocked for a while because of its earlier requests."},
+		{"Redis down", nethttp.Config{Gate: dead(t), Rules: of(limit, nil)}, 0, nil, 0, "1, , ",
+			"503 server_error", "529 overloaded_error", ""},
+		{"a full cap", nethttp.Config{}, 0, []string{"ann", "ann", "ann"}, 0, "soon, , ",
+			"429 requests rate_limit_exceeded", "429 rate_limit_error", of2 + "."},
+		{"a full queue", nethttp.Config{Slot: &nethttp.Slot{MaxWait: time.Nanosecond}}, 0, []string{"ann", "ann", "ann"}, 0, "soon, , ",
+			"429 requests rate_limit_exceeded", "429 rate_limit_error", of2 + ", and the queue is full or the wait too long."},
+		{"a full Global cap", nethttp.Config{}, 0, []string{"ann", "ann", "bob", "carl"}, 0, "soon, , ",
+			"503 server_error", "529 overloaded_error", of3},
 	} {
-		for dialect, want := range map[nethttp.Dialect]struct {
-			status    int
-			outer, in string
-		}{
-			llm.OpenAI{RetryWithin: time.Hour}: {tt.openAI, "", tt.errorType}, llm.Anthropic{}: {tt.anthropic, "error", tt.kind},
+		for dialect, want := range map[nethttp.Dialect]string{
+			llm.OpenAI{RetryWithin: time.Hour}: tt.openAI, llm.Anthropic{RetryWithin: time.Hour}: tt.anthropic,
 		} {
 			t.Run(fmt.Sprintf("%s, %T", tt.name, dialect), func(t *testing.T) {
-				cfg, seen := tt.cfg, 0
-				cfg.Dialect = dialect
-				cfg.Observe = observed(func(a *nethttp.Admission) { seen = a.Status() })
-				var admitter nethttp.Admitter = guard(t, cfg)
-				if tt.replayed {
-					admitter = replay(t, guard(t, cfg), nethttp.ReplayConfig{
-						Once: newOnce(t, memory(t, aClock())), ID: keyfunc.Must(keyfunc.Static("id")),
-					})
+				var seen *nethttp.Admission
+				cfg := tt.cfg
+				if cfg.Gate == nil {
+					cfg.Gate = memory(t, aClock())
 				}
-				h := admitter.Handler(http.HandlerFunc(ok))
-				post := func(r *http.Request) {
-					if tt.openAI == http.StatusRequestEntityTooLarge {
+				cfg.Dialect, cfg.Observe = dialect, observed(func(a *nethttp.Admission) { seen = a })
+				change := func(r *http.Request) {
+					if cfg.MaxDelay > 0 {
 						r.Method, r.ContentLength = http.MethodPost, 20
 						r.Body = http.MaxBytesReader(nil, io.NopCloser(strings.NewReader(strings.Repeat("x", 20))), 10)
 					}
 				}
+				var h http.Handler
+				switch last := len(tt.crowd) - 1; {
+				case last > 0:
+					h, change = crowded(t, cfg, tt.crowd[:last]...), as(tt.crowd[last])
+				case tt.handled > 0:
+					once := core.Must(once.New(cfg.Gate, once.Config{Name: "ids", Window: time.Hour}))
+					replay := nethttp.ReplayConfig{Once: once, ID: keyfunc.RemoteIP(), HandledStatus: tt.handled}
+					h = core.Must(nethttp.NewReplay(guard(t, cfg), replay)).Handler(http.HandlerFunc(ok))
+				default:
+					h = guard(t, cfg).Handler(http.HandlerFunc(ok))
+				}
 				for range tt.before {
-					get(h, post)
+					get(h, change)
 				}
-				r := get(h, post)
-				e := readAPIError(t, r)
-				if r.StatusCode != want.status || seen != want.status || e.Type != want.outer || e.Error.Type != want.in {
-					t.Errorf("%d, observed %d, %+v", r.StatusCode, seen, e)
+				r := get(h, change)
+				retry := retryHeaders(r.Header)
+				if wait, err := strconv.Atoi(r.Header.Get("Retry-After")); tt.crowd != nil && err == nil && wait > 0 && wait <= 60 {
+					retry = strings.Replace(retry, fmt.Sprint(wait), "soon", 1)
 				}
-				if wait := r.Header.Get("Retry-After"); tt.openAI == 503 && wait != "1" {
-					t.Errorf("Retry-After %q", wait)
+				var e apiError
+				fails := r.StatusCode != http.StatusNoContent
+				if fails {
+					e = readAPIError(t, r)
+				}
+				_, anthropic := dialect.(llm.Anthropic)
+				got := strings.TrimSpace(fmt.Sprint(r.StatusCode, " ", e.Error.Type, " ", e.Error.Code))
+				message := cmp.Or(tt.message, http.StatusText(r.StatusCode), "Overloaded")
+				if got != want || retry != tt.retry || fails && (e.Type == "error") != anthropic ||
+					fails && e.Error.Message != message {
+					t.Errorf("%s (%s) %+v, want %s (%s) %s", got, retry, e, want, tt.retry, message)
+				}
+				if seen.Status() != r.StatusCode || seen.StatusText() == "" {
+					t.Errorf("observed %d %s", seen.Status(), seen.StatusText())
 				}
 			})
 		}
-	}
-}
-
-// An overload has a message and a status text although its status is not registered.
-func TestStatusOverloadedHasWords(t *testing.T) {
-	text := ""
-	h := guard(t, nethttp.Config{
-		Gate: dead(t), Dialect: llm.Anthropic{},
-		Rules:   rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.FailClosed}),
-		Observe: observed(func(a *nethttp.Admission) { text = a.StatusText() }),
-	}).Handler(http.HandlerFunc(ok))
-	const want = `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}` + "\n"
-	if got := body(t, get(h)); got != want || text != "Overloaded" {
-		t.Errorf("%q, %s", text, got)
-	}
-}
-
-// A refusal tells why in the message.
-func TestOpenAIErrorTellsWhy(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		key    keyfunc.Func
-		status int
-		body   string
-	}{
-		{"denied", keyfunc.RemoteIP(), 403,
-			`{"error":{"message":"No request is allowed by policy \"p\".","type":"invalid_request_error","param":null,"code":"not_in_plan"}}`},
-		{"no key", func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey }, 400,
-			`{"error":{"message":"The request lacks the key of its rate limit.","type":"invalid_request_error","param":null,"code":null}}`},
-		{"a failing key", func(*http.Request) (string, error) { return "", io.ErrUnexpectedEOF }, 500,
-			`{"error":{"message":"Internal Server Error","type":"server_error","param":null,"code":null}}`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			none := policyOf(t, core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}})
-			r := get(guard(t, nethttp.Config{
-				Gate: memory(t, aClock()), Dialect: llm.OpenAI{}, Rules: []nethttp.Rule{{Policy: none, Key: c.key}},
-			}).Handler(http.HandlerFunc(ok)))
-			if got := body(t, r); r.StatusCode != c.status || got != c.body+"\n" {
-				t.Errorf("%d, %s", r.StatusCode, got)
-			}
-		})
-	}
-}
-
-// A full cap of the caller is a limit on its requests. A Global one is an overload.
-func TestAPIErrorOfFullCap(t *testing.T) {
-	for _, tt := range []struct {
-		dialect nethttp.Dialect
-		user    string
-		status  int
-		body    string
-	}{
-		{llm.OpenAI{}, "ann", 429, `{"error":{"message":"All 2 concurrent requests of policy \"streams\" are in use.",` +
-			`"type":"requests","param":null,"code":"rate_limit_exceeded"}}`},
-		{llm.OpenAI{}, "carl", 503, `{"error":{"message":"All 3 concurrent requests of policy \"tenant\" are in use.",` +
-			`"type":"server_error","param":null,"code":null}}`},
-		{llm.Anthropic{}, "ann", 429, `{"type":"error","error":{"type":"rate_limit_error",` +
-			`"message":"All 2 concurrent requests of policy \"streams\" are in use."}}`},
-		{llm.Anthropic{}, "carl", 529, `{"type":"error","error":{"type":"overloaded_error",` +
-			`"message":"All 3 concurrent requests of policy \"tenant\" are in use."}}`},
-	} {
-		t.Run(fmt.Sprintf("%T, %s", tt.dialect, tt.user), func(t *testing.T) {
-			users := []string{"ann", "ann"}
-			if tt.user != "ann" {
-				users = append(users, "bob")
-			}
-			r := get(crowded(t, nethttp.Config{Dialect: tt.dialect}, users...), as(tt.user))
-			if got := body(t, r); r.StatusCode != tt.status || got != tt.body+"\n" || r.Header.Get("Retry-After") == "" {
-				t.Errorf("%d, %v, %s", r.StatusCode, r.Header, got)
-			}
-		})
 	}
 }

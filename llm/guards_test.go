@@ -13,7 +13,6 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/core/once"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
@@ -154,22 +153,4 @@ func body(t *testing.T, r *http.Response) string {
 // observed returns a Config.Observe that is told of admissions only.
 func observed(f func(*nethttp.Admission)) func(context.Context, core.Event) {
 	return func(_ context.Context, e core.Event) { f(e.(*nethttp.AdmissionEvent).Admission) }
-}
-
-func newOnce(t *testing.T, g *core.Gate) *once.Once {
-	t.Helper()
-	o, err := once.New(g, once.Config{Name: "ids", Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
-
-func replay(t *testing.T, g *nethttp.Guard, cfg nethttp.ReplayConfig) *nethttp.Replay {
-	t.Helper()
-	p, err := nethttp.NewReplay(g, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
