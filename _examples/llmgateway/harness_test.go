@@ -119,13 +119,9 @@ const (
 // ask is a streamed chat of at most 130 tokens.
 const ask = `{"model":"example-large","stream":true,"max_tokens":130,"messages":[{"role":"user","content":"Tell me of the gate."}]}`
 
-// send sends a chat with an API key. The test closes its body at the end.
-func (r *replica) send(t *testing.T, key string) (*http.Response, error) {
-	return send(t, r.api+"/v1/chat/completions", ask, "Authorization", "Bearer "+key)
-}
-
-func send(t *testing.T, url, body string, headers ...string) (*http.Response, error) {
-	request, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+// try sends a request. The test closes the body of the response at its end.
+func try(t *testing.T, method, url, body string, headers ...string) (*http.Response, error) {
+	request, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -139,21 +135,32 @@ func send(t *testing.T, url, body string, headers ...string) (*http.Response, er
 	return response, err
 }
 
-// mustSend is send for the goroutine of the test.
-func (r *replica) mustSend(t *testing.T, key string) *http.Response {
+// exchange is try for the goroutine of the test.
+func exchange(t *testing.T, method, url, body string, headers ...string) *http.Response {
 	t.Helper()
-	response, err := r.send(t, key)
+	response, err := try(t, method, url, body, headers...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return response
 }
 
+func post(t *testing.T, url, body string, headers ...string) *http.Response {
+	t.Helper()
+	return exchange(t, http.MethodPost, url, body, headers...)
+}
+
+// send sends a chat with an API key.
+func (r *replica) send(t *testing.T, key string) *http.Response {
+	t.Helper()
+	return post(t, r.api+"/v1/chat/completions", ask, "Authorization", "Bearer "+key)
+}
+
 // queue sends a chat that is not expected to be answered soon.
 func (r *replica) queue(t *testing.T, key string) <-chan *http.Response {
 	answered := make(chan *http.Response, 1)
 	go func() {
-		response, err := r.send(t, key)
+		response, err := try(t, http.MethodPost, r.api+"/v1/chat/completions", ask, "Authorization", "Bearer "+key)
 		if err != nil {
 			t.Error(err)
 		}

@@ -9,72 +9,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anthropics/anthropic-sdk-go"
-	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
-	"github.com/openai/openai-go/v3"
-	openaioption "github.com/openai/openai-go/v3/option"
-
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/provider"
 	"github.com/headgate/headgate/llm"
 	"github.com/headgate/headgate/outbound"
 )
 
-// outboundSDKs send a streamed request through an HTTP client, and return the text and the tokens of
-// the answer. They are as a program makes them, except for the client.
+// outboundSDKs are SDKs through an HTTP client. They are as a program makes them, except for it.
 var outboundSDKs = []struct {
-	name string
-	form provider.Form
-	ask  func(ctx context.Context, client *http.Client, url string) (text string, tokens int64, err error)
-}{
-	{"openai-go", provider.OpenAI, func(ctx context.Context, h *http.Client, url string) (string, int64, error) {
-		client := openai.NewClient(openaioption.WithBaseURL(url+"/v1"), openaioption.WithAPIKey(apiKey),
-			openaioption.WithHTTPClient(h))
-		stream := client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{
-			Model: "model-1", MaxTokens: openai.Int(20), Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hello")},
-			StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},
-		})
-		defer stream.Close()
-		all := openai.ChatCompletionAccumulator{}
-		for stream.Next() {
-			all.AddChunk(stream.Current())
-		}
-		if err := stream.Err(); err != nil {
-			return "", 0, err
-		}
-		return all.Choices[0].Message.Content, all.Usage.TotalTokens, nil
-	}},
-	{"anthropic-sdk-go", provider.Anthropic, func(ctx context.Context, h *http.Client, url string) (string, int64, error) {
-		client := anthropic.NewClient(anthropicoption.WithBaseURL(url), anthropicoption.WithAPIKey(apiKey), anthropicoption.WithHTTPClient(h))
-		stream := client.Messages.NewStreaming(ctx, anthropic.MessageNewParams{
-			Model: "model-1", MaxTokens: 20, Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("hello"))},
-		})
-		defer stream.Close()
-		all := anthropic.Message{}
-		for stream.Next() {
-			if err := all.Accumulate(stream.Current()); err != nil {
-				return "", 0, err
-			}
-		}
-		if err := stream.Err(); err != nil {
-			return "", 0, err
-		}
-		return all.Content[0].Text, all.Usage.InputTokens + all.Usage.OutputTokens, nil
-	}},
-}
-
-// sent are the requests that a Transport has sent or failed.
-type sent struct{ events chan outbound.RequestEvent }
-
-func (s *sent) observe(_ context.Context, e core.Event) {
-	if e, ok := e.(*outbound.RequestEvent); ok {
-		s.events <- *e
-	}
-}
+	name   string
+	form   provider.Form
+	stream func(*http.Client) func(t *testing.T, url string, usage bool) result
+}{{"openai-go", provider.OpenAI, openAIChat}, {"anthropic-sdk-go", provider.Anthropic, anthropicMessages}}
 
 // outboundClient starts a server of a provider, and returns a client under shared limits. The server
 // has TLS, because openai-go sends no key without it through a client of its caller's.
-func outboundClient(t *testing.T, p *provider.Provider, change func(*outbound.Config)) (*http.Client, string, *sent) {
+func outboundClient(t *testing.T, p *provider.Provider, change func(*outbound.Config)) (*http.Client, string, <-chan outbound.RequestEvent) {
 	t.Helper()
 	u := httptest.NewTLSServer(p)
 	t.Cleanup(u.Close)
@@ -82,9 +32,14 @@ func outboundClient(t *testing.T, p *provider.Provider, change func(*outbound.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sent{make(chan outbound.RequestEvent, 100)}
+	sent := make(chan outbound.RequestEvent, 100)
 	cfg := outbound.Config{
-		Base: u.Client().Transport, Gate: inMemory(nil), Meter: meter, MaxWait: time.Minute, Observe: s.observe,
+		Base: u.Client().Transport, Gate: inMemory(nil), Meter: meter, MaxWait: time.Minute,
+		Observe: func(_ context.Context, e core.Event) {
+			if e, ok := e.(*outbound.RequestEvent); ok {
+				sent <- *e
+			}
+		},
 		Rules: []outbound.Rule{{
 			Policy: core.Must(core.NewPolicy(core.PolicyConfig{
 				Name: "tokens", Unit: core.UnitTokens, Algorithm: core.PerMinute(1_000_000),
@@ -97,7 +52,7 @@ func outboundClient(t *testing.T, p *provider.Provider, change func(*outbound.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &http.Client{Transport: tr}, u.URL, s
+	return &http.Client{Transport: tr}, u.URL, sent
 }
 
 // An SDK that is given the client works as ever, and a request that waits for room looks like a slow
@@ -116,13 +71,12 @@ func TestOutboundSDKs(t *testing.T) {
 				})
 			})
 			for range 4 {
-				text, tokens, err := s.ask(t.Context(), client, url)
-				if text != "hello" || tokens != 33 || err != nil {
-					t.Fatalf("%q, %d tokens, %v", text, tokens, err)
+				if r := s.stream(client)(t, url, true); r.Text != "hello" || r.Input+r.Output != 33 || r.err != nil {
+					t.Fatalf("%+v", r)
 				}
 			}
-			if n := p.Counts(); n.Accepted != 4 || n.Refused > 0 || len(sent.events) != 4 {
-				t.Errorf("%+v, %d events", n, len(sent.events))
+			if n := p.Counts(); n.Accepted != 4 || n.Refused > 0 || len(sent) != 4 {
+				t.Errorf("%+v, %d events", n, len(sent))
 			}
 		})
 	}
@@ -137,30 +91,30 @@ func TestOutboundSDKsWaitOnce(t *testing.T) {
 				t.Parallel()
 				p := provider.New(provider.Config{Form: s.form})
 				client, url, sent := outboundClient(t, p, func(cfg *outbound.Config) { cfg.Retry.Max = retries })
-				if _, _, err := s.ask(t.Context(), client, url); err != nil {
-					t.Fatal(err)
+				if r := s.stream(client)(t, url, true); r.err != nil {
+					t.Fatal(r.err)
 				}
-				if len(sent.events) != 1 {
+				if len(sent) != 1 {
 					t.Fatal("the SDK did not use the client")
 				}
-				<-sent.events
+				<-sent
 				p.Close("model-1", 2*time.Second)
-				if text, _, err := s.ask(t.Context(), client, url); text != "hello" || err != nil {
-					t.Fatalf("%q, %v", text, err)
+				if r := s.stream(client)(t, url, true); r.Text != "hello" || r.err != nil {
+					t.Fatalf("%+v", r)
 				}
 				if n := p.Counts(); n.Refused != 1 || n.Accepted != 2 {
 					t.Errorf("%+v", n)
 				}
-				first := <-sent.events
+				first := <-sent
 				switch {
 				case retries > 0:
-					if first.Sent != 2 || first.Status != http.StatusOK || len(sent.events) > 0 {
+					if first.Sent != 2 || first.Status != http.StatusOK || len(sent) > 0 {
 						t.Errorf("%+v", first)
 					}
 				case first.Status != http.StatusTooManyRequests:
 					t.Errorf("%+v", first)
 				default: // the retry of the SDK
-					if again := <-sent.events; again.Status != http.StatusOK || again.Waited > 0 {
+					if again := <-sent; again.Status != http.StatusOK || again.Waited > 0 {
 						t.Errorf("%+v", again)
 					}
 				}
@@ -178,7 +132,7 @@ func TestOutboundSDKsTellBusy(t *testing.T) {
 			client, url, _ := outboundClient(t, p, func(cfg *outbound.Config) {
 				cfg.Rules[0].Policy = core.Must(core.NewPolicy(core.PolicyConfig{Name: "none", Unit: core.UnitTokens, Algorithm: core.DenyAll{}}))
 			})
-			_, _, err := s.ask(t.Context(), client, url)
+			err := s.stream(client)(t, url, true).err
 			var busy *outbound.BusyError
 			if !errors.As(err, &busy) || busy.Rule != "none" || !strings.Contains(err.Error(), "waiting does not help") {
 				t.Errorf("%v", err)

@@ -32,6 +32,7 @@ type result struct {
 	Input, Output int64             // tokens; 0 if the SDK was sent no usage
 	Headers       map[string]string `json:"headers"`
 	Error         *failure          `json:"error"`
+	err           error             // of an SDK of Go
 }
 
 // failure is the error of an SDK. A field that the SDK's error does not have is empty.
@@ -77,9 +78,9 @@ type sdk struct {
 }
 
 var sdks = []sdk{
-	{"openai-go/chat", llm.FormatOpenAIChat, 3, openAIChat, "Error", "StreamError", "Error", 0},
+	{"openai-go/chat", llm.FormatOpenAIChat, 3, openAIChat(nil), "Error", "StreamError", "Error", 0},
 	{"openai-go/responses", llm.FormatOpenAIResponses, 3, openAIResponses, "Error", "StreamError", "Error", 0},
-	{"anthropic-sdk-go", llm.FormatAnthropicMessages, 3, anthropicMessages, "Error", "Error", "Error", 200},
+	{"anthropic-sdk-go", llm.FormatAnthropicMessages, 3, anthropicMessages(nil), "Error", "Error", "Error", 200},
 	{"openai-node/chat", llm.FormatOpenAIChat, 3, node("openai-chat"), "RateLimitError", "APIError", "InternalServerError", 0},
 	{"openai-node/responses", llm.FormatOpenAIResponses, 3, node("openai-responses"), "RateLimitError", "APIError", "InternalServerError", 0},
 	{"anthropic-sdk-typescript", llm.FormatAnthropicMessages, 3, node("anthropic-messages"), "RateLimitError", "APIError", "OverloadedError", 0},
@@ -87,39 +88,49 @@ var sdks = []sdk{
 	{"ollama-js", llm.FormatOllama, 1, node("ollama"), "ResponseError", "Error", "ResponseError", 0},
 }
 
-func openAIClient(url string) openai.Client {
-	return openai.NewClient(openaioption.WithBaseURL(url+"/v1"), openaioption.WithAPIKey(apiKey),
-		openaioption.WithUnsafeAllowHTTP()) // otherwise it sends no key without TLS
+func openAIClient(url string, h *http.Client) openai.Client {
+	options := []openaioption.RequestOption{
+		openaioption.WithBaseURL(url + "/v1"), openaioption.WithAPIKey(apiKey),
+		openaioption.WithUnsafeAllowHTTP(), // otherwise it sends no key without TLS
+	}
+	if h != nil {
+		options = append(options, openaioption.WithHTTPClient(h))
+	}
+	return openai.NewClient(options...)
 }
 
-func openAIChat(t *testing.T, url string, usage bool) (r result) {
-	client := openAIClient(url)
-	params := openai.ChatCompletionNewParams{
-		Model: "model-1", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(prompt)},
-	}
-	if usage {
-		params.StreamOptions.IncludeUsage = openai.Bool(true)
-	}
-	var response *http.Response
-	stream := client.Chat.Completions.NewStreaming(t.Context(), params, openaioption.WithResponseInto(&response))
-	defer stream.Close()
-	all := openai.ChatCompletionAccumulator{}
-	for stream.Next() {
-		if !all.AddChunk(stream.Current()) {
-			t.Error("the chunk does not follow the earlier ones")
+// openAIChat streams through an HTTP client, or the SDK's own if it is nil.
+func openAIChat(h *http.Client) func(t *testing.T, url string, usage bool) result {
+	return func(t *testing.T, url string, usage bool) (r result) {
+		client := openAIClient(url, h)
+		params := openai.ChatCompletionNewParams{
+			Model: "model-1", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(prompt)},
 		}
+		if usage {
+			params.StreamOptions.IncludeUsage = openai.Bool(true)
+		}
+		var response *http.Response
+		stream := client.Chat.Completions.NewStreaming(t.Context(), params, openaioption.WithResponseInto(&response))
+		defer stream.Close()
+		all := openai.ChatCompletionAccumulator{}
+		for stream.Next() {
+			if !all.AddChunk(stream.Current()) {
+				t.Error("the chunk does not follow the earlier ones")
+			}
+		}
+		if len(all.Choices) > 0 {
+			r.Text = all.Choices[0].Message.Content
+		}
+		r.Model, r.Input, r.Output = all.Model, all.Usage.PromptTokens, all.Usage.CompletionTokens
+		r.keep(response)
+		r.err = stream.Err()
+		r.Error = openAIFailure(t, r.err)
+		return r
 	}
-	if len(all.Choices) > 0 {
-		r.Text = all.Choices[0].Message.Content
-	}
-	r.Model, r.Input, r.Output = all.Model, all.Usage.PromptTokens, all.Usage.CompletionTokens
-	r.keep(response)
-	r.Error = openAIFailure(t, stream.Err())
-	return r
 }
 
 func openAIResponses(t *testing.T, url string, _ bool) (r result) {
-	client := openAIClient(url)
+	client := openAIClient(url, nil)
 	var response *http.Response
 	stream := client.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{
 		Model: "model-1", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(prompt)},
@@ -158,33 +169,40 @@ func openAIFailure(t *testing.T, err error) *failure {
 	return &failure{Class: "other", Message: err.Error()}
 }
 
-func anthropicMessages(t *testing.T, url string, _ bool) (r result) {
-	client := anthropic.NewClient(anthropicoption.WithBaseURL(url), anthropicoption.WithAPIKey(apiKey))
-	var response *http.Response
-	stream := client.Messages.NewStreaming(t.Context(), anthropic.MessageNewParams{
-		Model: "model-1", MaxTokens: 100,
-		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(prompt))},
-	}, anthropicoption.WithResponseInto(&response))
-	defer stream.Close()
-	all := anthropic.Message{}
-	for stream.Next() {
-		if err := all.Accumulate(stream.Current()); err != nil {
-			t.Error(err)
+// anthropicMessages streams through an HTTP client, or the SDK's own if it is nil.
+func anthropicMessages(h *http.Client) func(t *testing.T, url string, _ bool) result {
+	return func(t *testing.T, url string, _ bool) (r result) {
+		options := []anthropicoption.RequestOption{anthropicoption.WithBaseURL(url), anthropicoption.WithAPIKey(apiKey)}
+		if h != nil {
+			options = append(options, anthropicoption.WithHTTPClient(h))
 		}
-	}
-	for _, block := range all.Content {
-		r.Text += block.Text
-	}
-	r.Model, r.Input, r.Output = string(all.Model), all.Usage.InputTokens, all.Usage.OutputTokens
-	r.keep(response)
-	if err := stream.Err(); err != nil {
-		r.Error = &failure{Class: "other", Message: err.Error()}
-		var failed *anthropic.Error
-		if errors.As(err, &failed) {
-			r.Error = &failure{"Error", failed.StatusCode, string(failed.Type()), "", failed.RawJSON()}
+		client := anthropic.NewClient(options...)
+		var response *http.Response
+		stream := client.Messages.NewStreaming(t.Context(), anthropic.MessageNewParams{
+			Model: "model-1", MaxTokens: 100,
+			Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(prompt))},
+		}, anthropicoption.WithResponseInto(&response))
+		defer stream.Close()
+		all := anthropic.Message{}
+		for stream.Next() {
+			if err := all.Accumulate(stream.Current()); err != nil {
+				t.Error(err)
+			}
 		}
+		for _, block := range all.Content {
+			r.Text += block.Text
+		}
+		r.Model, r.Input, r.Output = string(all.Model), all.Usage.InputTokens, all.Usage.OutputTokens
+		r.keep(response)
+		if r.err = stream.Err(); r.err != nil {
+			r.Error = &failure{Class: "other", Message: r.err.Error()}
+			var failed *anthropic.Error
+			if errors.As(r.err, &failed) {
+				r.Error = &failure{"Error", failed.StatusCode, string(failed.Type()), "", failed.RawJSON()}
+			}
+		}
+		return r
 	}
-	return r
 }
 
 // node returns a client that runs an SDK of Node.js in a process of its own.
