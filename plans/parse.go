@@ -38,6 +38,8 @@ const (
 //	    caps:                                           # by the names of caps
 //	      streams: 2
 //	      jobs: {limit: 10, share: 2, floor: 1}         # each is the cap's own if absent; 0 is a fault
+//	routes:                                             # of the requests that a limit counts
+//	  search: [/v1/search, POST /v1/users/{id}/search]  # the others count all
 //
 // A duration is a number and a unit: ms, s, m, h or d, which is 24 hours. Units may follow each
 // other, as in 1h30m. An anchor is a date in the calendar's zone, or a time as in RFC 3339.
@@ -67,6 +69,7 @@ func parseSet(file string, text []byte) (*Set, error) {
 	r.mapping("", root, map[string]readFunc{
 		"default": func(path string, n ast.Node) { cfg.Default = r.text(path, n) },
 		"plans":   func(path string, n ast.Node) { cfg.Plans = r.plans(path, n) },
+		"routes":  func(path string, n ast.Node) { cfg.Routes = r.routes(path, n) },
 	})
 	set, faults := compile(cfg)
 	r.add(faults)
@@ -82,6 +85,22 @@ func (r *reader) plans(path string, n ast.Node) map[string]Plan {
 		var p Plan
 		r.mapping(path, n, r.planFields(&p, make(map[string]readFunc)))
 		all[name] = p
+	})
+	return all
+}
+
+func (r *reader) routes(path string, n ast.Node) map[string][]string {
+	all := make(map[string][]string)
+	r.entries(path, n, func(name, path string, n ast.Node) {
+		list, ok := n.(*ast.SequenceNode)
+		if !ok {
+			r.fault(path, "is %s: it must be a list of routes", describe(n))
+			return
+		}
+		all[name] = []string{}
+		for i, n := range list.Values {
+			all[name] = append(all[name], r.text(fmt.Sprintf("%s[%d]", path, i), n))
+		}
 	})
 	return all
 }

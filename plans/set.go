@@ -12,6 +12,10 @@ type SetConfig struct {
 	// Plans are the plans by name, which has 1 to 64 of the characters A-Z a-z 0-9 _ . and -. At
 	// least one is required.
 	Plans map[string]Plan
+	// Routes are the routes of the requests that a limit counts, by its name: a pattern as
+	// keyfunc.Route has it, such as /v1/reports, with or without a method and a space before it. A
+	// limit that is not here counts requests for all routes. See nethttp.Quotas.
+	Routes map[string][]string
 }
 
 // Set is a validated set of plans. NewSet, ParseSet or ReadSet makes one. It is immutable and safe
@@ -19,6 +23,7 @@ type SetConfig struct {
 type Set struct {
 	standard *plan // of tenants that have no other
 	plans    map[string]*plan
+	routes   map[string][]string
 }
 
 // plan is a Plan of a Set. A request that is decided by it cannot change it.
@@ -52,7 +57,9 @@ func (s *Set) Plan(name string) (Plan, bool) {
 // compile returns a set, or faults.
 func compile(cfg SetConfig) (*Set, []fault) {
 	var faults []fault
-	set := &Set{plans: make(map[string]*plan, len(cfg.Plans))}
+	set := &Set{
+		plans: make(map[string]*plan, len(cfg.Plans)), routes: make(map[string][]string, len(cfg.Routes)),
+	}
 	if len(cfg.Plans) == 0 {
 		faults = append(faults, fault{"plans", "is empty: at least one plan is required"})
 	}
@@ -63,6 +70,7 @@ func compile(cfg SetConfig) (*Set, []fault) {
 		faults = append(faults, p.check("plans."+name+".")...)
 		set.plans[name] = &plan{p.clone(), name}
 	}
+	faults = append(faults, set.useRoutes(cfg.Routes)...)
 	switch set.standard = set.plans[cfg.Default]; {
 	case cfg.Default == "":
 		faults = append(faults, fault{"default",

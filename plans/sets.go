@@ -16,6 +16,7 @@ type sets struct {
 	current atomic.Pointer[Set]
 
 	loading sync.Mutex // held while the Set is replaced
+	fixed   *names     // that every Set must have, or nil
 	reading sync.Mutex // held while the file is read, which may take for ever
 	file    watch.File
 	trouble string // error of file that was last told
@@ -76,7 +77,7 @@ func (s *sets) reload(ctx context.Context, set *Set, err error) error {
 	s.loading.Lock()
 	defer s.loading.Unlock()
 	if err == nil {
-		err = s.cfg.checkNames(set)
+		err = s.checkNames(set)
 	}
 	if err == nil {
 		s.current.Store(set)
@@ -91,12 +92,20 @@ func (s *sets) replace(set *Set) error {
 		return errors.New(
 			"plans: Replace: the Set is nil or zero: NewSet, ParseSet or ReadSet must make it")
 	}
-	if err := s.cfg.checkNames(set); err != nil {
-		return err
-	}
 	s.loading.Lock()
 	defer s.loading.Unlock()
+	if err := s.checkNames(set); err != nil {
+		return err
+	}
 	s.current.Store(set)
 	s.cfg.tell(context.Background(), Event{Op: OpReload})
 	return nil
+}
+
+// checkNames returns an error for names that a Set must not have, or lacks. The caller holds loading.
+func (s *sets) checkNames(set *Set) error {
+	if err := s.cfg.checkNames(set); err != nil || s.fixed == nil {
+		return err
+	}
+	return s.fixed.check(set)
 }

@@ -10,10 +10,9 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/hub"
-	"github.com/headgate/headgate/keyfunc"
 )
 
-// Guard applies rules and caps to requests. NewGuard and Limit make one; one that is nil or zero
+// Guard applies rules and caps to requests. NewGuard, Limit, Concurrency, Queue and Quotas make one; one that is nil or zero
 // refuses every request with 500. A Guard is immutable and safe for concurrent use.
 type Guard struct {
 	cfg    Config
@@ -65,29 +64,10 @@ func (g *Guard) useSlot(s Slot) {
 	g.caps = s.advertise(nil)
 }
 
-// Limit returns a Guard of one rule: a policy of this name and algorithm, counted by key. Policies
-// with the same name and algorithm share their counts across guards and processes. To make a Guard
-// at the start of a program, use core.Must:
-//
-//	var api = core.Must(nethttp.Limit(gate, "api", core.PerMinute(100), keyfunc.RemoteIP()))
-func Limit(
-	gate *core.Gate, name string, algorithm core.Algorithm, key keyfunc.Func,
-) (*Guard, error) {
-	policy, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: algorithm})
-	if err != nil {
-		return nil, fmt.Errorf("nethttp: Limit: %w", err)
-	}
-	g, err := NewGuard(Config{Gate: gate, Rules: []Rule{{Policy: policy, Key: key}}})
-	if err != nil {
-		return nil, fmt.Errorf("nethttp: Limit: %w", err)
-	}
-	return g, nil
-}
-
 var errInvalidGuard = errors.New(
-	"nethttp: the Guard is nil or zero: NewGuard or Limit must make it")
+	"nethttp: the Guard is nil or zero: NewGuard, Limit, Concurrency, Queue or Quotas must make it")
 
-// Check returns an error if neither NewGuard nor Limit made g.
+// Check returns an error if g is nil or zero.
 func (g *Guard) Check() error {
 	if g == nil || len(g.cfg.Rules)+len(g.cfg.Blocks) == 0 && g.cfg.Slot == nil {
 		return errInvalidGuard

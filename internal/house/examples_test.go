@@ -71,27 +71,38 @@ func TestExamples(t *testing.T) {
 	})
 }
 
-// README's second program, its plans and its test stand together in a folder.
-func TestReadmePlanPassesItsTest(t *testing.T) {
+// README's programs for streams and quotas each compile beside accounts.go, and the test of the plans
+// passes.
+func TestReadmeProgramsPassTheirTest(t *testing.T) {
 	code := blocks(t, "README.md")
-	if len(code) != 3 {
+	if len(code) != 5 {
 		t.Fatalf("%d blocks", len(code))
 	}
 	_, file, _ := strings.Cut(read(t, "README.md"), "```yaml\n")
 	file, _, _ = strings.Cut(file, "```")
-	folder := t.TempDir()
-	var sources []string
-	for name, text := range map[string]string{"main.go": code[1].code, "main_test.go": code[2].code, "plans.yaml": file} {
-		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+	write := func(folder string, files map[string]string) (sources []string) {
+		for name, text := range files {
+			path := filepath.Join(folder, name)
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if filepath.Ext(name) == ".go" {
+				sources = append(sources, path)
+			}
 		}
-		if filepath.Ext(name) == ".go" {
-			sources = append(sources, path)
-		}
+		return sources
 	}
-	if out, err := exec.Command("go", append([]string{"test"}, sources...)...).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
+	streams := write(t.TempDir(), map[string]string{
+		"main.go": code[1].code, "accounts.go": code[3].code,
+		"chat.go": "package main\n\nimport \"net/http\"\n\nfunc chat(http.ResponseWriter, *http.Request) {}\n",
+	})
+	quotas := write(t.TempDir(), map[string]string{
+		"main.go": code[2].code, "accounts.go": code[3].code, "main_test.go": code[4].code, "plans.yaml": file,
+	})
+	for _, args := range [][]string{append([]string{"vet"}, streams...), append([]string{"test"}, quotas...)} {
+		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
 	}
 }
 

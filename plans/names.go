@@ -1,0 +1,124 @@
+package plans
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// names are those of the limits and the caps of a Set, without the models behind them.
+type names struct{ limits, caps []string }
+
+func namesOf(set *Set) *names {
+	limits, caps := make(map[string]bool), make(map[string]bool)
+	for _, p := range set.plans {
+		addNames(limits, p.Limits)
+		addNames(caps, p.Caps)
+	}
+	return &names{sortedKeys(limits), sortedKeys(caps)}
+}
+
+// addNames adds the names of limits or caps.
+func addNames[T any](all map[string]bool, named map[string]T) {
+	for name := range named {
+		of, _, _ := strings.Cut(name, "/")
+		all[of] = true
+	}
+}
+
+// check returns an error if a plan of a Set lacks one of the names, or has another.
+func (n *names) check(set *Set) error {
+	var faults []fault
+	for _, name := range set.Names() {
+		p := set.plans[name]
+		faults = append(faults, missing("plans."+name+".limits", n.limits, p.Limits,
+			"its limit, unlimited or deny")...)
+		faults = append(faults, missing("plans."+name+".caps", n.caps, p.Caps, "its limit")...)
+	}
+	now := namesOf(set)
+	other := func(kind string, known, now []string) {
+		for _, name := range now {
+			if !slices.Contains(known, name) {
+				faults = append(faults, fault{"plans",
+					fmt.Sprintf("have the %s %s, which was not there when the program started", kind, name)})
+			}
+		}
+	}
+	other("limit", n.limits, now.limits)
+	other("cap", n.caps, now.caps)
+	return joined("", faults, nil)
+}
+
+// missing returns a fault for each name that a plan does not have.
+func missing[T any](path string, names []string, has map[string]T, write string) (faults []fault) {
+	for _, name := range names {
+		if _, ok := has[name]; !ok {
+			faults = append(faults, fault{path,
+				fmt.Sprintf("do not name %s, which another plan names: write %s", name, write)})
+		}
+	}
+	return faults
+}
+
+// Names returns the names of the limits and the caps that the plans have now, without models, in
+// alphabetic order. They are fixed from then on: a Set is refused if one of its plans lacks one of
+// them, or names another. The error has every name that a plan of the present Set lacks.
+// nethttp.Quotas calls Names, since a Guard keeps the rules that it was made with.
+func (b *Book) Names() (limits, caps []string, err error) {
+	b.sets.loading.Lock()
+	defer b.sets.loading.Unlock()
+	set := b.Set()
+	n := namesOf(set)
+	if err := n.check(set); err != nil {
+		return nil, nil, err
+	}
+	b.sets.fixed = n
+	return slices.Clone(n.limits), slices.Clone(n.caps), nil
+}
+
+// Counts reports whether a limit counts a request: SetConfig.Routes has the request's route under
+// the limit's name, or has nothing there.
+func (b *Book) Counts(limit string, r *http.Request) bool {
+	routes := b.Set().routes[limit]
+	if routes == nil {
+		return true
+	}
+	route, _ := route(r)
+	if slices.Contains(routes, route) {
+		return true
+	}
+	method, _ := method(r)
+	return slices.Contains(routes, method+" "+route)
+}
+
+var route, method = keyfunc.Route(), keyfunc.Method()
+
+// useRoutes keeps a copy of the routes, or returns their faults.
+func (s *Set) useRoutes(routes map[string][]string) (faults []fault) {
+	known := namesOf(s).limits
+	for _, name := range sortedKeys(routes) {
+		path := "routes." + name
+		if !slices.Contains(known, name) {
+			faults = append(faults, fault{path, "is no limit of a plan"})
+		}
+		if len(routes[name]) == 0 {
+			faults = append(faults, fault{path, "is empty: it must have a route"})
+		}
+		for i, route := range routes[name] {
+			method, pattern, both := strings.Cut(route, " ")
+			if !both {
+				method, pattern = "GET", route
+			}
+			if method == "" || method != strings.ToUpper(method) || !strings.HasPrefix(pattern, "/") {
+				faults = append(faults, fault{fmt.Sprintf("%s[%d]", path, i),
+					fmt.Sprintf("is %.80q: it must be a pattern such as /v1/users/{id}, "+
+						"or a method, a space and a pattern", route)})
+			}
+		}
+		s.routes[strings.Clone(name)] = slices.Clone(routes[name])
+	}
+	return faults
+}
