@@ -168,7 +168,7 @@ func (l *leaseCalls) run(operation string, args ...any) {
 	if len(l.names) == 1 && l.runShort() {
 		return
 	}
-	reply := l.call(leaseScript, keys, argv...)
+	reply := l.call(leaseScript, keys, argv...).([]any)
 	for _, name := range l.names {
 		own := reply
 		if len(l.names) > 1 {
@@ -200,7 +200,7 @@ func (l *leaseCalls) runShort() bool {
 		return false
 	}
 	reply := l.call(slotScript, []string{"{a}:m"}, argv...)
-	if reply[0] == int64(0) {
+	if reply == int64(0) {
 		return false
 	}
 	l.ran["short "+name]++
@@ -209,10 +209,10 @@ func (l *leaseCalls) runShort() bool {
 }
 
 // call runs a script and records that.
-func (l *leaseCalls) call(script int, keys []string, argv ...any) []any {
+func (l *leaseCalls) call(script int, keys []string, argv ...any) any {
 	l.t.Helper()
 	argv = append(argv, l.now)
-	reply, err := redis.NewScript(injected[script]).Run(l.t.Context(), l.client, keys, argv...).Slice()
+	reply, err := redis.NewScript(injected[script]).Run(l.t.Context(), l.client, keys, argv...).Result()
 	if err != nil {
 		l.t.Fatalf("%v: %v", argv, err)
 	}

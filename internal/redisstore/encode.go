@@ -11,7 +11,7 @@ import (
 func (b *batch) Command() trips.Command {
 	script := b.schema.decide
 	keys := b.later()
-	straight := b.straight()
+	straight, one := b.straight(), false
 	switch {
 	case b.calls[0].alone:
 		script = b.schema.admit
@@ -27,11 +27,14 @@ func (b *batch) Command() trips.Command {
 			b.int(0)
 		}
 		b.runs(b.shortRun)
+		one = len(b.entries) == 1 && b.entries[0].brief == 1
 	default:
 		b.keyNames(keys)
 		b.general()
 	}
-	return b.command(b.schema, script)
+	command := b.command(b.schema, script)
+	command.Number = one
+	return command
 }
 
 // keyNames writes the names of all keys, as parts of one string, and their number at that place.

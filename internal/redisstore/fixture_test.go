@@ -77,7 +77,15 @@ func newTestStore(t *testing.T, answer answering) *redisstore.Store {
 
 // setReply answers a script.
 func setReply(cmd redis.Cmder, reply []int64) {
-	cmd.(interface{ SetVal([]int64) }).SetVal(reply)
+	if cmd, ok := cmd.(interface{ SetVal([]int64) }); ok {
+		cmd.SetVal(reply)
+		return
+	}
+	list := make([]any, len(reply))
+	for i, n := range reply {
+		list[i] = n
+	}
+	cmd.(interface{ SetVal(any) }).SetVal(list) // a reply that may be one number in place of a list
 }
 
 // numberOf returns an integer among the arguments of a script.

@@ -42,7 +42,9 @@ func (b *leaseBatch) Command() trips.Command {
 	} else {
 		b.encode()
 	}
-	return b.command(b.schema, script)
+	command := b.command(b.schema, script)
+	command.Number = b.short
+	return command
 }
 
 // encode writes KEYS and ARGV as lua/lease/batch.lua reads them.

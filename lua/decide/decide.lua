@@ -24,7 +24,8 @@
 --        charged once.
 -- Reply  for each request: verdict; for each charge, except of "give", its algorithm's reply. In the
 --        short form the receipt is any number; or a request that is charged once has one number for
---        each charge: -2 - 2 * its level if it fits, otherwise -3 - 2 * its level. If the limits do
+--        each charge: -2 - 2 * its level if it fits, otherwise -3 - 2 * its level; one such number
+--        alone is no list, because a list costs as much as a command. If the limits do
 --        not hold now: -1, now. The script then does nothing.
 --
 -- decide   Charges all or nothing. Verdict: the sum of 2^(i-1) over the violated charges i.

@@ -79,7 +79,9 @@ if ARGV[1] == -1 and ARGV[2] == '1' and (not ARGV[8] or not ARGV[10] and ARGV[8]
       redis.call('SET', KEYS[k], text, 'PX', string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
     end
   end
-  if single then
+  if single and size == 1 then
+    return reply[1]
+  elseif single then
     for i = size + 1, #reply do
       reply[i] = nil
     end

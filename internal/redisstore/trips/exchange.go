@@ -12,7 +12,7 @@ type command struct {
 	batch Batch
 	calls []*Call
 
-	numbers *redis.IntSliceCmd // or nil, if the reply holds texts
+	numbers *redis.IntSliceCmd // or nil, if the reply may be anything else
 	values  *redis.Cmd
 }
 
@@ -22,16 +22,22 @@ func newCommand(b Batch, calls []*Call) command {
 
 // err returns the error of the command as the client has sent it.
 func (c *command) err() error {
-	if c.Texts {
+	if c.numbers == nil {
 		return c.values.Err()
 	}
 	return c.numbers.Err()
 }
 
 func (c *command) reply() (r Reply, err error) {
-	if c.Texts {
+	switch {
+	case c.Texts:
 		r.Values, err = c.values.Slice()
-	} else {
+	case c.Number:
+		if n, ok := c.values.Val().(int64); ok {
+			return Reply{Numbers: []int64{n}}, nil
+		}
+		r.Numbers, err = c.values.Int64Slice()
+	default:
 		r.Numbers, err = c.numbers.Result()
 	}
 	return r, err
@@ -39,7 +45,7 @@ func (c *command) reply() (r Reply, err error) {
 
 // isSilent reports whether the command has neither a reply nor an error.
 func (c *command) isSilent() bool {
-	if c.Texts {
+	if c.numbers == nil {
 		return c.values.Val() == nil && c.values.Err() == nil
 	}
 	return c.numbers.Val() == nil && c.numbers.Err() == nil
@@ -47,7 +53,7 @@ func (c *command) isSilent() bool {
 
 // redis returns the command as the client sends it.
 func (c *command) redis(ctx context.Context) redis.Cmder {
-	if c.Texts {
+	if c.Texts || c.Number {
 		c.values = redis.NewCmd(ctx, c.Args...)
 		c.values.SetFirstKeyPos(3)
 		return onceAny{c.values}

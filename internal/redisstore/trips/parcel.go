@@ -31,6 +31,7 @@ type Command struct {
 	Script *Script
 	Args   []any // of EVALSHA, from Script.Begin on
 	Texts  bool  // the reply holds texts too
+	Number bool  // the reply may be one number in place of a list
 }
 
 // Reply is what a script replies.
