@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/internal/redistest"
@@ -81,10 +82,7 @@ func (a *application) states(policies ...*core.Policy) {
 	}
 	client := hub.Of(a.gate).Client.(redis.UniversalClient)
 	for {
-		all, err := inspect.ReadStated(a.t.Context(), client, hub.Of(a.gate).Prefix)
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		all := gatetest.Must(inspect.ReadStated(a.t.Context(), client, hub.Of(a.gate).Prefix))(a.t)
 		stated := func(p *core.Policy) bool {
 			return slices.ContainsFunc(all, func(s inspect.Stated) bool { return s.Name == p.Name() })
 		}
@@ -102,10 +100,7 @@ func (a *application) states(policies ...*core.Policy) {
 // spend spends as a request of the application does, and returns how that stands.
 func (a *application) spend(p *core.Policy, cost int64) core.Result {
 	a.t.Helper()
-	d, err := a.gate.Decide(a.t.Context(), core.Charge{Policy: p, Key: a.key, Cost: cost})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	d := gatetest.Must(a.gate.Decide(a.t.Context(), core.Charge{Policy: p, Key: a.key, Cost: cost}))(a.t)
 	return d.At(0)
 }
 
@@ -207,35 +202,20 @@ func TestWhySeesBlocksSlotsAndOverrides(t *testing.T) {
 		if v := why(); len(v.Reasons) != 1 || v.Reasons[0].Rule != "logins" || *v.RetryAfter < 3000 {
 			t.Errorf("block: %+v", v)
 		}
-		if err := a.gate.Reset(t.Context(), core.Charge{Policy: loginsPolicy, Key: a.key}); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, a.gate.Reset(t.Context(), core.Charge{Policy: loginsPolicy, Key: a.key}))
 		streams := core.Must(semaphore.New(a.gate, semaphore.Config{Name: "streams"}))
-		lease, err := streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: a.key, Limit: 1}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := gatetest.Must(streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: a.key, Limit: 1}}}))(t)
 		if v := why(); len(v.Reasons) != 1 || v.Reasons[0].Rule != "streams" || !v.Reasons[0].IsSlot {
 			t.Errorf("slot: %+v", v)
 		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, lease.Release(t.Context()))
 		if v := why(); !v.Passes {
 			t.Errorf("released: %+v", v)
 		}
-		set, err := plans.ReadSet(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		book, err := plans.New(plans.Config{Set: set, Client: client})
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := gatetest.Must(plans.ReadSet(file))(t)
+		book := core.Must(plans.New(plans.Config{Set: set, Client: client}))
 		defer book.Close()
-		if err := book.SetOverride(t.Context(), "acme", plans.Override{Limits: map[string]core.Algorithm{"beta": core.DenyAll{}}}); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, book.SetOverride(t.Context(), "acme", plans.Override{Limits: map[string]core.Algorithm{"beta": core.DenyAll{}}}))
 		if v := why(); !v.Override || len(v.Reasons) != 1 || v.Reasons[0].Rule != "beta" || v.RetryAfter != nil {
 			t.Errorf("override: %+v", v)
 		}
@@ -254,10 +234,7 @@ func TestReset(t *testing.T) {
 		allowed := func() string {
 			var all []bool
 			for _, p := range []*core.Policy{apiPolicy, tokensPolicy, loginsPolicy} {
-				d, err := a.gate.Peek(t.Context(), core.Charge{Policy: p, Key: a.key})
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := gatetest.Must(a.gate.Peek(t.Context(), core.Charge{Policy: p, Key: a.key}))(t)
 				all = append(all, d.Allowed)
 			}
 			return fmt.Sprint(all)
@@ -301,10 +278,7 @@ func TestAdjust(t *testing.T) {
 		}
 		a.spend(tokensPolicy, 90)
 		used := func(p *core.Policy) (used, limit int64) {
-			d, err := a.gate.Peek(t.Context(), core.Charge{Policy: p, Key: a.key})
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := gatetest.Must(a.gate.Peek(t.Context(), core.Charge{Policy: p, Key: a.key}))(t)
 			return d.At(0).Used, d.At(0).Limit
 		}
 		if _, r := adjust("tokens", "--give", "10"); r.code != exitNo || !strings.Contains(r.err, "no program states") {
@@ -408,10 +382,7 @@ func TestBlock(t *testing.T) {
 			return headgate(t, append(append([]string{"block"}, args...), flags...)...)
 		}
 		blocked := func() bool {
-			d, err := a.gate.Peek(t.Context(), core.Charge{Policy: loginsPolicy, Key: a.key, Cost: core.NoCost})
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := gatetest.Must(a.gate.Peek(t.Context(), core.Charge{Policy: loginsPolicy, Key: a.key, Cost: core.NoCost}))(t)
 			return !d.Allowed
 		}
 		if r := block("acme/user-1", "logins", "--lift"); r.code != exitNothing {
@@ -460,10 +431,7 @@ func TestEvict(t *testing.T) {
 		streams := core.Must(semaphore.New(a.gate, semaphore.Config{Name: "streams", TTL: 30 * time.Second}))
 		tenant := core.Must(core.NewKey("acme"))
 		acquire := func(key core.Key) *semaphore.Lease {
-			lease, err := streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: tenant, Limit: 9}, {Key: key, Limit: 9}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			lease := gatetest.Must(streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: tenant, Limit: 9}, {Key: key, Limit: 9}}}))(t)
 			t.Cleanup(func() { _ = lease.Release(context.Background()) })
 			return lease
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -27,13 +28,8 @@ func TestPersonIsAsked(t *testing.T) {
 		for a.spend(apiPolicy, 1).Allowed {
 		}
 		cmd := process(t.Context(), append([]string{"reset", "acme/user-1", "--policy", "api", "--redis", urlOf(srv)}, c.more...)...)
-		terminal, err := pty.Start(cmd)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(terminal, c.says); err != nil {
-			t.Fatal(err)
-		}
+		terminal := gatetest.Must(pty.Start(cmd))(t)
+		gatetest.Must(io.WriteString(terminal, c.says))(t)
 		text, _ := io.ReadAll(terminal) // until the other side is closed
 		_ = cmd.Wait()
 		_ = terminal.Close()

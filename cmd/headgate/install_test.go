@@ -10,39 +10,26 @@ import (
 
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
+
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // publish writes a module into a file tree that is a module proxy.
 func publish(t *testing.T, proxy, dir string, version module.Version) {
 	t.Helper()
-	escaped, err := module.EscapePath(version.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	escaped := gatetest.Must(module.EscapePath(version.Path))(t)
 	at := filepath.Join(proxy, filepath.FromSlash(escaped), "@v")
-	if err := os.MkdirAll(at, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.MkdirAll(at, 0o700))
+	mod := gatetest.Must(os.ReadFile(filepath.Join(dir, "go.mod")))(t)
 	for name, text := range map[string]string{
 		"list": version.Version + "\n", version.Version + ".mod": string(mod),
 		version.Version + ".info": `{"Version":"` + version.Version + `"}`,
 	} {
-		if err := os.WriteFile(filepath.Join(at, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, os.WriteFile(filepath.Join(at, name), []byte(text), 0o600))
 	}
-	f, err := os.Create(filepath.Join(at, version.Version+".zip"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := gatetest.Must(os.Create(filepath.Join(at, version.Version+".zip")))(t)
 	defer func() { _ = f.Close() }()
-	if err := zip.CreateFromDir(f, version, dir); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, zip.CreateFromDir(f, version, dir))
 }
 
 const modulePath = "github.com/headgate/headgate"
@@ -59,18 +46,12 @@ func newUser(t *testing.T, modules ...string) user {
 	if testing.Short() {
 		t.Skip("builds all that the modules import")
 	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := gatetest.Must(filepath.Abs("../.."))(t)
 	proxy, dir := t.TempDir(), t.TempDir()
 	for _, m := range append([]string{""}, modules...) {
 		publish(t, proxy, filepath.Join(root, m), module.Version{Path: path.Join(modulePath, m), Version: "v0.1.0"})
 	}
-	known, err := exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := gatetest.Must(exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output())(t)
 	cache, next, _ := strings.Cut(strings.TrimSpace(string(known)), "\n")
 	return user{dir, append(os.Environ(), "GOBIN="+dir, "GOMODCACHE="+t.TempDir(), "GOFLAGS=-modcacherw -trimpath", "GOWORK=",
 		"GOPROXY=file://"+proxy+",file://"+cache+"/cache/download,"+next, "GONOSUMDB=*")}
@@ -103,9 +84,7 @@ func TestGoGetOfExporters(t *testing.T) {
 		t.Run(exporter, func(t *testing.T) {
 			u := newUser(t, exporter)
 			program := "package main\n\nimport _ \"" + path.Join(modulePath, exporter) + "\"\n\nfunc main() {}\n"
-			if err := os.WriteFile(filepath.Join(u.dir, "main.go"), []byte(program), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, os.WriteFile(filepath.Join(u.dir, "main.go"), []byte(program), 0o600))
 			u.run(t, "mod", "init", "example.com/user")
 			u.run(t, "get", path.Join(modulePath, exporter)+"@v0.1.0")
 			u.run(t, "build", ".")

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // asCommand makes the binary of the tests the command: each test runs real processes of it.
@@ -70,9 +72,7 @@ func headgateJSON[T any](t *testing.T, args ...string) (v T, r result) {
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -38,10 +39,7 @@ func urlOf(s *redistest.Server) string { return "redis://" + s.Addr }
 // The lines of rights in docs/redis.md are those that ping checks.
 func TestRightsAreThoseOfDocumentation(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := gatetest.Must(os.ReadFile("../../docs/redis.md"))(t)
 	var lines []string
 	for _, line := range strings.Split(string(text), "\n") {
 		if !strings.HasPrefix(line, "ACL SETUSER app ") {
@@ -72,13 +70,9 @@ func TestEveryMissingRightIsFound(t *testing.T) {
 	for word := range strings.FieldsSeq(given) {
 		args = append(args, word)
 	}
-	if err := srv.Client(t).Do(t.Context(), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, srv.Client(t).Do(t.Context(), args...).Err())
 	r := &rights{client: srv.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" }), key: "hg:{ping}:rights"}
-	if err := r.find(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, r.find(t.Context(), true))
 	for _, f := range features {
 		for command := range strings.FieldsSeq(f.commands) {
 			if (r.wrong[command] != "") == slices.Contains(strings.Fields(given), "+"+command) {
@@ -123,9 +117,7 @@ func TestPingNamesMissingRights(t *testing.T) {
 		for _, w := range words {
 			args = append(args, w)
 		}
-		if err := admin.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, admin.Do(t.Context(), args...).Err())
 	}
 	all := []string{"reset", "on", ">secret", "~hg:*", "&hg:*", "+info", "+acl|whoami"}
 	for _, f := range features {
@@ -180,19 +172,13 @@ func TestPingOfBadServers(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
-	if err := admin.ConfigSet(t.Context(), "maxmemory", "100mb").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "100mb").Err())
+	gatetest.NoError(t, admin.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	p, r := headgateJSON[pingJSON](t, "ping", "--redis", urlOf(srv))
 	if r.code != exitOK || !p.has("warning", "maxmemory-policy is allkeys-lru", "noeviction") {
 		t.Errorf("eviction: exit code %d, %+v", r.code, p)
 	}
-	if err := admin.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, admin.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
 	p, r = headgateJSON[pingJSON](t, "ping", "--redis", urlOf(srv))
 	if r.code != exitNo || !p.has("error", "it is a replica", "connect to the primary") {
 		t.Errorf("replica: exit code %d, %+v", r.code, p)
@@ -226,9 +212,7 @@ func TestPingOfCluster(t *testing.T) {
 		}
 	}
 	// One node may have rights of its own.
-	if err := c.Nodes[1].Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "-spublish").Err(); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, c.Nodes[1].Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "-spublish").Err())
 	p, _ = headgateJSON[pingJSON](t, "ping", "--redis", "redis://"+c.Addrs[0])
 	if len(p.Findings) == 0 || !p.has("warning", "semaphores on a cluster: spublish", "+spublish") {
 		t.Errorf("%+v", p.Findings)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -19,17 +20,12 @@ func TestRightsSuffice(t *testing.T) {
 	file := write(t, "plans.yaml", changedPlans)
 	buckets := write(t, "buckets.yaml", "default: free\nplans: {free: {limits: {api: {rate: 1, per: 1h, burst: 3}}}}\n")
 	streams := core.Must(semaphore.New(a.gate, semaphore.Config{Name: "streams", TTL: time.Hour}))
-	lease, err := streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: a.key, Limit: 4}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := gatetest.Must(streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: a.key, Limit: 4}}}))(t)
 	defer func() { _ = lease.Release(context.Background()) }()
 	a.spend(tokensPolicy, 10)
 	a.spend(apiPolicy, 1)
 	other := core.Must(core.NewKey("other"))
-	if _, err := a.gate.Decide(t.Context(), core.Charge{Policy: apiPolicy, Key: other}); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(a.gate.Decide(t.Context(), core.Charge{Policy: apiPolicy, Key: other}))(t)
 	a.states(apiPolicy, tokensPolicy, loginsPolicy)
 	for _, c := range []struct {
 		lines []int // of docs/redis.md, from 1
@@ -54,9 +50,7 @@ func TestRightsSuffice(t *testing.T) {
 				words = append(words, "+"+command)
 			}
 		}
-		if err := srv.Client(t).Do(t.Context(), words...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, srv.Client(t).Do(t.Context(), words...).Err())
 		start := time.Now()
 		r := headgate(t, append(c.args, "--redis", "redis://app:secret@"+srv.Addr)...)
 		if r.code != exitOK || strings.Contains(r.err, "NOPERM") {

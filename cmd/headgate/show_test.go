@@ -18,6 +18,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -44,12 +45,7 @@ func cli(t *testing.T, addr string, args ...string) []string {
 }
 
 func cliNumber(t *testing.T, addr string, args ...string) float64 {
-	t.Helper()
-	n, err := strconv.ParseFloat(strings.Join(cli(t, addr, args...), ""), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return gatetest.Must(strconv.ParseFloat(strings.Join(cli(t, addr, args...), ""), 64))(t)
 }
 
 // six are limits of as many kinds.
@@ -100,10 +96,7 @@ func fill(t *testing.T, client redis.UniversalClient, prefix string) (spent map[
 		}
 	}
 	for i := range 2 {
-		lease, err := streams.Acquire(t.Context(), request(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := gatetest.Must(streams.Acquire(t.Context(), request(i)))(t)
 		t.Cleanup(func() { _ = lease.Release(context.Background()) })
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -261,12 +254,7 @@ func checkLimits(t *testing.T, a *showJSON, spent map[string]int64, addrs ...str
 
 // unquoted returns a value with bytes that are no text.
 func unquoted(t *testing.T, addr, name string) string {
-	t.Helper()
-	text, err := strconv.Unquote(strings.Join(cli(t, addr, "--no-raw", "GET", name), "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return gatetest.Must(strconv.Unquote(strings.Join(cli(t, addr, "--no-raw", "GET", name), "\n")))(t)
 }
 
 // checkSlots compares holders and waiters with what redis-cli reads.
@@ -287,10 +275,7 @@ func checkSlots(t *testing.T, addr string, a *showJSON) {
 		t.Fatalf("%+v, redis-cli reads %v", s, holders)
 	}
 	now := cli(t, addr, "TIME")
-	seconds, err := strconv.ParseFloat(now[0], 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seconds := gatetest.Must(strconv.ParseFloat(now[0], 64))(t)
 	meta := func(id string) map[string]string {
 		words := strings.Fields(strings.Join(cli(t, addr, "HGET", scope+"m", id), ""))
 		values, err := url.ParseQuery(words[6])
@@ -330,9 +315,7 @@ func TestShowOnClusterWithItsRights(t *testing.T) {
 		for command := range strings.FieldsSeq(features[len(features)-1].commands) {
 			args = append(args, "+"+command)
 		}
-		if err := n.Client(t).Do(t.Context(), args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, n.Client(t).Do(t.Context(), args...).Err())
 	}
 	a, r := headgateJSON[showJSON](t, "show", "acme/user-1", "--redis", "redis://reader:secret@"+c.Addrs[1])
 	if r.code != exitOK || len(a.Limits) != 6 || len(a.Semaphores) != 1 {
@@ -341,9 +324,7 @@ func TestShowOnClusterWithItsRights(t *testing.T) {
 	checkLimits(t, &a, spent, c.Addrs...)
 	checkSlots(t, c.Addrs[0], &a)
 	for _, n := range c.Nodes {
-		if err := n.Client(t).Do(t.Context(), "ACL", "SETUSER", "reader", "-hgetall").Err(); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, n.Client(t).Do(t.Context(), "ACL", "SETUSER", "reader", "-hgetall").Err())
 	}
 	r = headgate(t, "show", "acme/user-1", "--redis", "redis://reader:secret@"+c.Addrs[1])
 	if r.code != exitMisconfigured || !strings.Contains(r.err, "+hgetall; headgate ping lists") {

@@ -1,24 +1,19 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 const simulatedPlans = `
@@ -34,117 +29,18 @@ plans:
       api: unlimited
 `
 
-// accessLog writes a log of that many lines in the Combined Log Format, some of them out of order,
-// and calls each with the time and the client of every line.
-func accessLog(t testing.TB, lines int, seed uint64, each func(at time.Time, ip string)) string {
+// accessLog writes a log of that many lines in the Combined Log Format, twenty a second.
+func accessLog(t *testing.T, lines int) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "access.log")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := bufio.NewWriterSize(f, 1<<20)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	now := time.Date(2026, time.November, 24, 6, 0, 0, 0, time.UTC)
+	var text strings.Builder
+	start := time.Date(2026, time.November, 24, 6, 0, 0, 0, time.UTC)
 	for i := range lines {
-		if rng.IntN(20) == 0 {
-			now = now.Add(time.Second)
-		}
-		at := now
-		if rng.IntN(10) == 0 {
-			at = now.Add(-time.Duration(rng.IntN(4)) * time.Second)
-		}
-		n := int(rng.ExpFloat64() * 8)
-		ip := fmt.Sprintf("10.0.%d.%d", n/256, n%256)
-		fmt.Fprintf(w, "%s - - [%s] \"GET /api/v1/items/%d?x=1 HTTP/1.1\" 200 %d \"https://example.com/\" "+
+		at := start.Add(time.Duration(i/20) * time.Second).Format("02/Jan/2006:15:04:05 -0700")
+		fmt.Fprintf(&text, "10.0.0.%d - - [%s] \"GET /api/v1/items/%d?x=1 HTTP/1.1\" 200 90000 \"https://example.com/\" "+
 			"\"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36\"\n",
-			ip, at.Format("02/Jan/2006:15:04:05 -0700"), i%1000, rng.IntN(90_000))
-		if each != nil {
-			each(at, ip)
-		}
+			i%7, at, i%1000)
 	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// oracle decides the requests of a log by a Gate with a manual clock, and returns the refusals as
-// --refusals writes them.
-type oracle struct {
-	t        testing.TB
-	clock    *core.ManualClock
-	gate     *core.Gate
-	policies []*core.Policy
-	line     int
-	refused  []string
-}
-
-func newOracle(t testing.TB) *oracle {
-	o := &oracle{t: t, clock: new(core.ManualClock)}
-	o.gate = core.Must(core.NewMemory(core.Config{Clock: o.clock.Now}))
-	t.Cleanup(func() { _ = o.gate.Close(context.Background()) })
-	for _, cfg := range []core.PolicyConfig{
-		{Name: "api", Algorithm: core.TokenBucket{Rate: 60, Per: time.Minute, Burst: 20}},
-		{Name: "minute", Algorithm: core.SlidingWindow{Limit: 100, Window: time.Minute}},
-	} {
-		o.policies = append(o.policies, core.Must(core.NewPolicy(cfg)))
-	}
-	return o
-}
-
-func (o *oracle) request(at time.Time, ip string) {
-	o.line++
-	if wait := at.Sub(o.clock.Now()); wait > 0 {
-		o.clock.Advance(wait)
-	}
-	key := core.Must(core.NewKey(ip))
-	d, err := o.gate.Decide(o.t.Context(), core.Charge{Policy: o.policies[0], Key: key}, core.Charge{Policy: o.policies[1], Key: key})
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	if d.Allowed {
-		return
-	}
-	line := fmt.Sprintf("%d %s", o.line, o.clock.Now().UTC().Format(time.RFC3339))
-	for _, r := range d.Results() {
-		if !r.Allowed {
-			line += fmt.Sprintf(" %s %s %.6f", r.Policy.Name(), ip, r.RetryAfter.Seconds())
-		}
-	}
-	o.refused = append(o.refused, line)
-}
-
-// refusalsOf reads a file of --refusals.
-func refusalsOf(t testing.TB, path string) (lines []string) {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	for d := json.NewDecoder(f); d.More(); {
-		var r struct {
-			Time string
-			Line int
-			By   []struct {
-				Policy, Key string
-				RetryAfter  float64 `json:"retry_after_seconds"`
-			} `json:"denied_by"`
-		}
-		if err := d.Decode(&r); err != nil {
-			t.Fatal(err)
-		}
-		line := fmt.Sprintf("%d %s", r.Line, strings.Replace(r.Time, ".000000", "", 1))
-		for _, by := range r.By {
-			line += fmt.Sprintf(" %s %s %.6f", by.Policy, by.Key, by.RetryAfter)
-		}
-		lines = append(lines, line)
-	}
-	return lines
+	return write(t, "access.log", text.String())
 }
 
 // simulatedAnswer is the answer of simulate, as a script reads it.
@@ -165,39 +61,6 @@ type simulatedAnswer struct {
 	}
 }
 
-// The command refuses exactly what a Gate with a manual clock refuses. With HEADGATE_TEST_LONG the
-// log has 1,000,000 lines.
-func TestSimulateAgreesWithGate(t *testing.T) {
-	t.Parallel()
-	lines := 50_000
-	if os.Getenv("HEADGATE_TEST_LONG") != "" {
-		lines = 1_000_000
-	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	o := newOracle(t)
-	log := accessLog(t, lines, seed, o.request)
-	plan := write(t, "plans.yaml", simulatedPlans)
-	refusals := filepath.Join(t.TempDir(), "refusals")
-	start := time.Now()
-	a, r := headgateJSON[simulatedAnswer](t, "simulate", log, "--plan", plan, "--refusals", refusals)
-	t.Logf("%d lines took %v", lines, time.Since(start))
-	if r.code != exitOK || a.Plan != "free" || a.Lines != int64(lines) || a.Requests != a.Lines ||
-		a.Refused != int64(len(o.refused)) || a.Late == 0 || !slices.Equal(a.Skipped, []string{"chat/large"}) {
-		t.Errorf("exit code %d, %+v, want %d refused; %s", r.code, a, len(o.refused), r.err)
-	}
-	if len(o.refused) < lines/100 {
-		t.Errorf("%d of %d lines are refused: that shows little", len(o.refused), lines)
-	}
-	got := refusalsOf(t, refusals)
-	for i := range max(len(got), len(o.refused)) {
-		if i >= len(got) || i >= len(o.refused) || got[i] != o.refused[i] {
-			t.Fatalf("refusal %d of %d is not that of the Gate, which has %d:\n%q", i, len(got), len(o.refused),
-				append(got[min(i, len(got)):min(i+1, len(got))], o.refused[min(i, len(o.refused)):min(i+1, len(o.refused))]...))
-		}
-	}
-}
-
 func TestSimulateTellsWho(t *testing.T) {
 	t.Parallel()
 	const head = `192.0.2.1 - alice [24/Nov/2026:06:00:00 +0100] "GET /a HTTP/1.1" 200 1` + "\n"
@@ -210,8 +73,8 @@ func TestSimulateTellsWho(t *testing.T) {
 	_ = z.Close()
 	log := write(t, "access.log.gz", zipped.String())
 	plan := write(t, "plans.yaml", simulatedPlans)
-	page := filepath.Join(t.TempDir(), "plot.html")
-	r := headgate(t, "simulate", log, "--plan", plan, "--plot", page)
+	page, refusals := filepath.Join(t.TempDir(), "plot.html"), filepath.Join(t.TempDir(), "refusals")
+	r := headgate(t, "simulate", log, "--plan", plan, "--plot", page, "--refusals", refusals)
 	for _, want := range []string{
 		"56 requests from 2026-11-24 05:00:00 to 2026-11-24 05:00:05 UTC under plan free",
 		"15 would have been refused (26.79 %)",
@@ -226,10 +89,7 @@ func TestSimulateTellsWho(t *testing.T) {
 			t.Errorf("exit code %d, %s%s lacks %q", r.code, r.out, r.err, want)
 		}
 	}
-	html, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	html := gatetest.Must(os.ReadFile(page))(t)
 	for _, want := range []string{"15 of 56 requests would have been refused", "192.0.2.2", "10 denials by api"} {
 		if !strings.Contains(string(html), want) {
 			t.Errorf("the plot lacks %q", want)
@@ -237,6 +97,15 @@ func TestSimulateTellsWho(t *testing.T) {
 	}
 	if strings.Contains(string(html), "http://") || strings.Contains(string(html), "https://") {
 		t.Error("the plot loads something")
+	}
+	told := strings.Split(strings.TrimSpace(string(gatetest.Must(os.ReadFile(refusals))(t))), "\n")
+	for i, want := range map[int]string{
+		0:  `{"time":"2026-11-24T05:00:00Z","line":21,"denied_by":[{"policy":"api","key":"192.0.2.1","retry_after_seconds":1}]}`,
+		14: `{"time":"2026-11-24T05:00:05.5Z","line":55,"denied_by":[{"policy":"api","key":"192.0.2.2","retry_after_seconds":1}]}`,
+	} {
+		if len(told) != 15 || told[i] != want {
+			t.Errorf("refusal %d of %d is %s, want %s", i, len(told), told[i], want)
+		}
 	}
 	// By user, Alice alone has a limit; under pro nobody has.
 	a, _ := headgateJSON[simulatedAnswer](t, "simulate", log, "--plan", plan, "--key", "user")
@@ -284,12 +153,9 @@ func TestSimulateFromStandardInput(t *testing.T) {
 // A person sees how far it is, and nothing of that is left.
 func TestSimulateDrawsProgress(t *testing.T) {
 	t.Parallel()
-	log := accessLog(t, 300_000, 1, nil)
+	log := accessLog(t, 300_000)
 	plan := write(t, "plans.yaml", simulatedPlans)
-	terminal, err := pty.Start(process(t.Context(), "simulate", log, "--plan", plan))
-	if err != nil {
-		t.Fatal(err)
-	}
+	terminal := gatetest.Must(pty.Start(process(t.Context(), "simulate", log, "--plan", plan)))(t)
 	defer func() { _ = terminal.Close() }()
 	text, _ := io.ReadAll(terminal) // until the other side is closed
 	before, after, cleared := strings.Cut(string(text), "300,000 requests from")

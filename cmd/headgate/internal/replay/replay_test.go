@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/accesslog"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/plans"
 )
 
@@ -35,10 +36,7 @@ plans:
 
 func planOf(t testing.TB, text string) plans.Plan {
 	t.Helper()
-	set, err := plans.ParseSet([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := core.Must(plans.ParseSet([]byte(text)))
 	p, _ := set.Plan(set.Default())
 	return p
 }
@@ -72,13 +70,18 @@ func generate(n int, seed uint64) (text []byte, lines []line) {
 	return b.Bytes(), lines
 }
 
-// A replay refuses what a Gate with a manual clock refuses that is asked for the same requests.
+// A replay refuses what a Gate with a manual clock refuses that is asked for the same requests. With
+// HEADGATE_TEST_LONG the log has 1,000,000 lines.
 func TestReplayAgreesWithGate(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	text, lines := generate(20_000, seed)
+	n := 20_000
+	if gatetest.Long() {
+		n = 1_000_000
+	}
+	text, lines := generate(n, seed)
 	var got []string
-	r, err := New(Config{
+	r := gatetest.Must(New(Config{
 		Plan: planOf(t, plan), Keys: map[string]string{"everyone": "all", "leak": "path,ip"},
 		Prefixes: map[string]string{"log": "/p1"}, MaxKeys: 10_000,
 		Refused: func(one Refusal) error {
@@ -89,21 +92,15 @@ func TestReplayAgreesWithGate(t *testing.T) {
 			got = append(got, s)
 			return nil
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, faults, err := accesslog.Read(t.Context(), bytes.NewReader(text), func(e *accesslog.Entry) error {
+	}))(t)
+	read, faults, err := accesslog.Read(t.Context(), bytes.NewReader(text), func(e *accesslog.Entry) error {
 		return r.Decide(t.Context(), e)
 	})
-	if err != nil || n != int64(len(lines)) || faults.Lines > 0 {
-		t.Fatal(n, faults, err)
+	if err != nil || read != int64(len(lines)) || faults.Lines > 0 {
+		t.Fatal(read, faults, err)
 	}
 
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := gatetest.Must(time.LoadLocation("Europe/Berlin"))(t)
 	clock := core.NewManualClock(lines[0].at)
 	gate := core.Must(core.NewMemory(core.Config{Clock: clock.Now}))
 	defer func() { _ = gate.Close(context.Background()) }()
@@ -136,10 +133,7 @@ func TestReplayAgreesWithGate(t *testing.T) {
 			charges = append(charges, core.Charge{Policy: log, Key: core.Must(core.NewKey(l.ip))})
 		}
 		slices.SortFunc(charges, func(a, b core.Charge) int { return strings.Compare(a.Policy.Name(), b.Policy.Name()) })
-		d, err := gate.Decide(t.Context(), charges...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := gatetest.Must(gate.Decide(t.Context(), charges...))(t)
 		if d.Allowed {
 			continue
 		}
@@ -217,9 +211,7 @@ func TestRequestWithoutPart(t *testing.T) {
 		Keys: map[string]string{"a": "user"},
 	}))
 	for range 3 {
-		if err := r.Decide(t.Context(), &accesslog.Entry{Time: 1e12, Client: []byte("192.0.2.1")}); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, r.Decide(t.Context(), &accesslog.Entry{Time: 1e12, Client: []byte("192.0.2.1")}))
 	}
 	got := r.Report()
 	if got.Refused != 1 || got.Limits[0].Exempt != 3 || got.Limits[1].Denied != 1 {
@@ -231,9 +223,7 @@ func TestRequestWithoutPart(t *testing.T) {
 func TestAddressesAreKeysOfApplication(t *testing.T) {
 	r := core.Must(New(Config{Plan: plans.Plan{Limits: map[string]core.Algorithm{"a": core.PerMinute(1)}}}))
 	for _, ip := range []string{"2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "::ffff:192.0.2.1", "192.0.2.1", "host.example.com"} {
-		if err := r.Decide(t.Context(), &accesslog.Entry{Time: 1e12, Client: []byte(ip)}); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, r.Decide(t.Context(), &accesslog.Entry{Time: 1e12, Client: []byte(ip)}))
 	}
 	got := r.Report()
 	if got.Refused != 2 || got.Keys[0].Key != core.Must(core.NewKey("192.0.2.1")) || got.Keys[1].Key != core.Must(core.NewKey("2001:db8::/64")) {
@@ -257,9 +247,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	for i := range after {
 		for j := range []int{104_000, 20_000}[i] {
 			e := accesslog.Entry{Time: 1e12 + int64(j), Client: fmt.Appendf(nil, "c%d-%d", i, j/2)}
-			if err := r.Decide(t.Context(), &e); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, r.Decide(t.Context(), &e))
 		}
 		after[i] = heap()
 	}
