@@ -32,20 +32,14 @@ func TestConnect(t *testing.T) {
 		"gRPC-Web, for ever": {[]connect.ClientOption{connect.WithGRPCWeb()}, core.TokenBucket{Burst: 1}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gate, err := core.NewMemory(core.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			guard, err := nethttp.NewGuard(nethttp.Config{
+			gate := core.Must(core.NewMemory(core.Config{}))
+			guard := core.Must(nethttp.NewGuard(nethttp.Config{
 				Gate: gate, Refuse: ConnectRefusal(),
 				Rules: []nethttp.Rule{{
 					Policy: core.Must(core.NewPolicy(core.PolicyConfig{Name: "calls", Algorithm: tt.limit})),
 					Key:    keyfunc.RemoteIP(), Settle: nethttp.RefundServerErrors,
 				}},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			const procedure = "/acme.v1.Items/Get"
 			mux := http.NewServeMux()
 			mux.Handle(procedure, guard.Handler(connect.NewUnaryHandler(procedure,
@@ -60,7 +54,7 @@ func TestConnect(t *testing.T) {
 			if _, err := client.CallUnary(t.Context(), connect.NewRequest(new(emptypb.Empty))); err != nil {
 				t.Fatal(err)
 			}
-			_, err = client.CallUnary(t.Context(), connect.NewRequest(new(emptypb.Empty)))
+			_, err := client.CallUnary(t.Context(), connect.NewRequest(new(emptypb.Empty)))
 			var refusal *connect.Error
 			if !errors.As(err, &refusal) || refusal.Code() != connect.CodeResourceExhausted {
 				t.Fatal(err)

@@ -22,27 +22,15 @@ import (
 // newGuard limits each item to 2 requests that do not fail, one at a time.
 func newGuard(t *testing.T) *nethttp.Guard {
 	t.Helper()
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	policy, err := core.NewPolicy(core.PolicyConfig{Name: "items", Algorithm: core.PerHour(2)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	running, err := semaphore.New(gate, semaphore.Config{Name: "running"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
+	policy := core.Must(core.NewPolicy(core.PolicyConfig{Name: "items", Algorithm: core.PerHour(2)}))
+	running := core.Must(semaphore.New(gate, semaphore.Config{Name: "running"}))
 	byItem := keyfunc.Must(keyfunc.Join(keyfunc.Route(), keyfunc.Must(keyfunc.PathValue("id"))))
-	guard, err := nethttp.NewGuard(nethttp.Config{
+	guard := core.Must(nethttp.NewGuard(nethttp.Config{
 		Gate:  gate,
 		Rules: []nethttp.Rule{{Policy: policy, Key: byItem, Settle: nethttp.RefundServerErrors}},
 		Slot:  &nethttp.Slot{Semaphore: running, Caps: []nethttp.Cap{{Name: "running", Key: byItem, Limit: 1}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return guard
 }
 

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -45,25 +46,11 @@ type example struct{ api, operators *httptest.Server }
 func start(t *testing.T) example {
 	t.Helper()
 	t.Setenv("REDIS_URL", "redis://"+redistest.Start(t).Addr)
-	watch, err := newObservers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	gate, err := newGate(t.Context(), core.Config{Observe: watch.observe, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := watch.metrics.Watch(gate); err != nil {
-		t.Fatal(err)
-	}
-	api, err := newAPI(gate, watch.observe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := newPage(gate, api, watch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	watch := gatetest.Must(newObservers())(t)
+	gate := gatetest.Must(newGate(t.Context(), core.Config{Observe: watch.observe, Timeout: time.Minute}))(t)
+	gatetest.NoError(t, watch.metrics.Watch(gate))
+	api := gatetest.Must(newAPI(gate, watch.observe))(t)
+	page := gatetest.Must(newPage(gate, api, watch))(t)
 	e := example{httptest.NewServer(api), httptest.NewServer(watch.handler(page))}
 	t.Cleanup(func() {
 		e.api.Close()
@@ -92,10 +79,7 @@ func start(t *testing.T) example {
 
 func (e example) report(t *testing.T, tenant string) int {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.api.URL+"/reports", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := core.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, e.api.URL+"/reports", nil))
 	r.Header.Set("X-Tenant", tenant)
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -115,13 +99,8 @@ func TestProgramServes(t *testing.T) {
 	cmd := exec.Command(path)
 	cmd.Env = append(os.Environ(), "ADDR=127.0.0.1:0", "OPERATOR_ADDR=127.0.0.1:0", "REDIS_URL=")
 	cmd.Stderr = t.Output()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := gatetest.Must(cmd.StdoutPipe())(t)
+	gatetest.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	printed := bufio.NewScanner(out)
 	var text string
@@ -133,15 +112,9 @@ func TestProgramServes(t *testing.T) {
 		if url == nil {
 			t.Fatalf("no %s in %q", pattern, text)
 		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url[1], nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := core.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, url[1], nil))
 		r.Header.Set("X-Tenant", "acme")
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := gatetest.Must(http.DefaultClient.Do(r))(t)
 		response.Body.Close()
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", url[1], response.Status)
@@ -158,15 +131,9 @@ func TestProgramServes(t *testing.T) {
 // Prometheus's tool finds nothing to say about the metrics.
 func TestMetricsAreWellFormed(t *testing.T) {
 	e := start(t)
-	response, err := http.Get(e.operators.URL + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := gatetest.Must(http.Get(e.operators.URL + "/metrics"))(t)
 	defer response.Body.Close()
-	metrics, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := gatetest.Must(io.ReadAll(response.Body))(t)
 	for _, line := range []string{
 		`headgate_requests_total{policy="reports",result="denied",source="redis"} `,
 		`headgate_requests_total{policy="stricter",result="would_deny",source="redis"} `,
@@ -193,33 +160,20 @@ func TestMetricsAreWellFormed(t *testing.T) {
 func startPrometheus(t *testing.T, target string) string {
 	t.Helper()
 	path, dir := program(t, "prometheus"), t.TempDir()
-	text, err := os.ReadFile("prometheus.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules, err := filepath.Abs("../../observe/prometheus/rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := gatetest.Must(os.ReadFile("prometheus.yml"))(t)
+	rules := gatetest.Must(filepath.Abs("../../observe/prometheus/rules.yml"))(t)
 	config := strings.NewReplacer(
 		"127.0.0.1:8081", target, "../../observe/prometheus/rules.yml", rules, "5s", "200ms",
 	).Replace(string(text))
 	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+	free := gatetest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := free.Addr().String()
 	free.Close()
 	cmd := exec.Command(path, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+addr, "--log.level=warn")
 	cmd.Stderr = t.Output()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -299,16 +253,11 @@ func TestPrometheusScrapes(t *testing.T) {
 			t.Errorf("%s fires for a healthy example", rule.Name)
 		}
 	}
-	dashboard, err := os.ReadFile("../../observe/prometheus/dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dashboard := gatetest.Must(os.ReadFile("../../observe/prometheus/dashboard.json"))(t)
 	filled := 0
 	for _, m := range regexp.MustCompile(`"expr": ("(?:[^"\\]|\\.)*")`).FindAllSubmatch(dashboard, -1) {
 		var text string
-		if err := json.Unmarshal(m[1], &text); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, json.Unmarshal(m[1], &text))
 		text = regexp.MustCompile(`\$[a-z]+`).ReplaceAllString(strings.ReplaceAll(text, "$__rate_interval", "1m"), ".*")
 		r, err := query(api, text)
 		if err != nil {
@@ -323,25 +272,8 @@ func TestPrometheusScrapes(t *testing.T) {
 	}
 }
 
-// The page finds a tenant by the name that is hashed in keys, and says until when it is denied.
-func TestPage(t *testing.T) {
-	e := start(t)
-	for path, want := range map[string]string{
-		"/page/": "Refused most", "/page/subject?key=acme": "Denied until", "/page/subject?key=nobody": "next request passes",
-	} {
-		response, err := http.Get(e.operators.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		if err != nil || response.StatusCode != 200 || !strings.Contains(string(body), want) {
-			t.Errorf("%s: %v, %v: %s", path, response.Status, err, body)
-		}
-	}
-}
-
-// With the traffic of the example, the page names tenants and shows who holds a slot.
+// The page finds a tenant by the name that is hashed in keys, and says until when it is denied. With
+// the traffic of the example, it names tenants and shows who holds a slot.
 func TestPageShowsTenantsAndSlots(t *testing.T) {
 	e := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -349,14 +281,12 @@ func TestPageShowsTenantsAndSlots(t *testing.T) {
 	go func() { defer close(left); traffic(ctx, e.api.URL) }()
 	t.Cleanup(func() { cancel(); <-left })
 	for path, wants := range map[string][]string{
-		"/page/":                 {">acme</a>"},
-		"/page/subject?key=acme": {"Holders of acme", "route: /exports", "method: GET", "Evict acme, held for"},
+		"/page/":                   {"Refused most", ">acme</a>"},
+		"/page/subject?key=nobody": {"next request passes"},
+		"/page/subject?key=acme":   {"Denied until", "Holders of acme", "route: /exports", "method: GET", "Evict acme, held for"},
 	} {
 		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) { // polls
-			response, err := http.Get(e.operators.URL + path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := gatetest.Must(http.Get(e.operators.URL + path))(t)
 			body, err := io.ReadAll(response.Body)
 			response.Body.Close()
 			if err != nil {
@@ -375,27 +305,5 @@ func TestPageShowsTenantsAndSlots(t *testing.T) {
 				t.Fatalf("%s lacks %q: %s", path, missing, body)
 			}
 		}
-	}
-}
-
-// The program serves until it is told to end.
-func TestServeEnds(t *testing.T) {
-	ctx, end := context.WithCancel(t.Context())
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error)
-	go func() {
-		served <- serve(ctx, map[net.Listener]http.Handler{listener: http.NotFoundHandler()})
-	}()
-	response, err := http.Get("http://" + listener.Addr().String())
-	if err != nil || response.StatusCode != 404 {
-		t.Fatal(response, err)
-	}
-	response.Body.Close()
-	end()
-	if err := <-served; err != nil {
-		t.Error(err)
 	}
 }

@@ -112,9 +112,7 @@ func TestPlanChangesWhileTheProgramRuns(t *testing.T) {
 			t.Errorf("free: %s", got)
 		}
 		plan.Store("pro")
-		if err := book.Refresh(t.Context(), "acme"); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, book.Refresh(t.Context(), "acme"))
 		if got := limit(); !strings.Contains(got, "q=600;") {
 			t.Errorf("pro: %s", got)
 		}
@@ -128,10 +126,7 @@ func TestLargeModelHasALimitOfItsOwn(t *testing.T) {
 			fmt.Fprint(w, `{"choices":[{"message":{"content":"hi"}}],"usage":{"prompt_tokens":10,"completion_tokens":2}}`)
 		}))
 		defer upstream.Close()
-		to, err := url.Parse(upstream.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		to := core.Must(url.Parse(upstream.URL))
 		models := PerModel(gate, to)
 		ask := func(tenant, model string) int {
 			body := fmt.Sprintf(`{"model":%q,"max_tokens":10,"messages":[{"role":"user","content":"hello"}]}`, model)
@@ -249,9 +244,7 @@ func TestMessagesAreLimited(t *testing.T) {
 		}
 		start := time.Now()
 		for i := range 15 {
-			if err := open[i%3].Write(t.Context(), websocket.MessageText, []byte("hello")); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, open[i%3].Write(t.Context(), websocket.MessageText, []byte("hello")))
 		}
 		for n := int64(1); n <= 15; n++ {
 			<-handled
@@ -275,10 +268,7 @@ func TestQueueTellsThePlace(t *testing.T) {
 		}))
 		defer server.Close()
 		open := func() *bufio.Reader {
-			response, err := http.Get(server.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := gatetest.Must(http.Get(server.URL))(t)
 			t.Cleanup(func() { response.Body.Close() })
 			return bufio.NewReader(response.Body)
 		}

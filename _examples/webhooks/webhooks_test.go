@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 var secret = []byte("a secret of 32 bytes for the test")
@@ -31,15 +32,8 @@ func post(h http.Handler, key []byte, id, body string) int {
 
 func receiver(t *testing.T, clock func() time.Time, handle func(context.Context, []byte) error) http.Handler {
 	t.Helper()
-	gate, err := core.NewMemory(core.Config{Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := newReceiver(gate, secret, handle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
+	gate := core.Must(core.NewMemory(core.Config{Clock: clock}))
+	return gatetest.Must(newReceiver(gate, secret, handle))(t)
 }
 
 func TestEventIsHandledOnce(t *testing.T) {
@@ -106,10 +100,7 @@ func TestVerify(t *testing.T) {
 		t.Error(err)
 	}
 	// The example of the Standard Webhooks specification.
-	key, err := parseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := gatetest.Must(parseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))(t)
 	got := sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`))
 	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
 		t.Errorf("signature %s, want %s", got, want)

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/eventtest"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/series"
 	otelgate "github.com/headgate/headgate/observe/otel"
@@ -40,12 +41,7 @@ func newSDK() *sdk {
 }
 
 func (s *sdk) signals(t testing.TB) *otelgate.Signals {
-	t.Helper()
-	signals, err := otelgate.New(s.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signals
+	return core.Must(otelgate.New(s.cfg))
 }
 
 // metrics returns the values of all series that have one, by name and attributes. That of a
@@ -53,9 +49,7 @@ func (s *sdk) signals(t testing.TB) *otelgate.Signals {
 func (s *sdk) metrics(t testing.TB) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
-	if err := s.reader.Collect(context.Background(), &all); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, s.reader.Collect(context.Background(), &all))
 	values := make(map[string]float64)
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
@@ -117,9 +111,7 @@ func TestValuesOfSeries(t *testing.T) {
 	g := eventtest.Gate(t, core.Config{Observe: signals.Observe})
 	policy, key := eventtest.Policy(t, "api", 2), eventtest.Key(t)
 	for range 5 {
-		if _, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}))(t)
 	}
 	for _, op := range []core.Op{core.OpCircuitOpened, core.OpCircuitClosed, core.OpCircuitOpened} {
 		signals.Observe(t.Context(), &core.ServerEvent{Op: op, Node: "a:1"})
@@ -144,24 +136,16 @@ func TestWatchReadsGate(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		s := newSDK()
 		signals := s.signals(t)
-		g, err := core.NewRedis(srv.Client(t), core.Config{Prefix: srv.Prefix, Observe: signals.Observe, Timeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := core.Must(core.NewRedis(srv.Client(t), core.Config{Prefix: srv.Prefix, Observe: signals.Observe, Timeout: time.Minute}))
 		t.Cleanup(func() { _ = g.Close(context.Background()) })
-		if err := signals.Watch(g); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, signals.Watch(g))
 		if signals.Watch(nil) == nil {
 			t.Error("a nil Gate is no error")
 		}
 		streams := core.Must(semaphore.New(g, semaphore.Config{Name: "streams"}))
-		l, err := streams.Acquire(t.Context(), semaphore.Request{
+		l := gatetest.Must(streams.Acquire(t.Context(), semaphore.Request{
 			Caps: []semaphore.Cap{{Key: eventtest.Key(t), Limit: 1}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		got := s.metrics(t)
 		trips, calls := 0.0, 0.0
 		for line, n := range got {
@@ -174,15 +158,11 @@ func TestWatchReadsGate(t *testing.T) {
 		if trips < 1 || calls < 1 || got["headgate.active_request_leases semaphore=streams"] != 1 {
 			t.Errorf("read %v", got)
 		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, l.Release(t.Context()))
 		if n, ok := s.metrics(t)["headgate.active_request_leases semaphore=streams"]; !ok || n != 0 {
 			t.Errorf("%v slots after the release", n)
 		}
-		if err := signals.Close(); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, signals.Close())
 		if _, ok := s.metrics(t)["headgate.active_request_leases semaphore=streams"]; ok {
 			t.Error("slots are read after Close")
 		}
@@ -268,10 +248,7 @@ func TestFaultsOfConfig(t *testing.T) {
 // A program that makes signals of OpenTelemetry links neither its SDK nor anything of Prometheus, and
 // no framework.
 func TestLinksNoOtherExporter(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := gatetest.Must(exec.Command("go", "list", "-deps", ".").Output())(t)
 	for _, foreign := range []string{
 		"prometheus", "go.opentelemetry.io/otel/sdk", "gin-gonic", "go-chi", "labstack", "goccy", "aws", "/adapters/", "/plans",
 	} {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/series"
 )
 
@@ -57,10 +58,7 @@ func TestRules(t *testing.T) {
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := gatetest.Must(os.ReadFile(name))(t)
 	return string(text)
 }
 
@@ -132,9 +130,7 @@ func (d *dashboard) queries() (all []string) {
 // Prometheus parses every query of the dashboard, and each names a series and variables that exist.
 func TestDashboardQueries(t *testing.T) {
 	var d dashboard
-	if err := json.Unmarshal([]byte(read(t, "dashboard.json")), &d); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, json.Unmarshal([]byte(read(t, "dashboard.json")), &d))
 	variables := make(map[string]bool)
 	for _, v := range d.Templating.List {
 		variables["$"+v.Name] = true
@@ -172,9 +168,7 @@ func parse(t *testing.T, queries []string) {
 		fmt.Fprintf(&rules, "  - record: query:%d\n    expr: %q\n", i, query)
 	}
 	file := filepath.Join(t.TempDir(), "queries.yml")
-	if err := os.WriteFile(file, []byte(rules.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.WriteFile(file, []byte(rules.String()), 0o600))
 	check(t, "check", "rules", file)
 }
 
@@ -207,9 +201,7 @@ func TestDashboardShowsEverySeries(t *testing.T) {
 		}
 	}
 	var d dashboard
-	if err := json.Unmarshal([]byte(read(t, "dashboard.json")), &d); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, json.Unmarshal([]byte(read(t, "dashboard.json")), &d))
 	taken := make(map[[2]int]string)
 	ids := make(map[int]bool)
 	for _, p := range d.Panels {

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/eventtest"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/series"
 	promgate "github.com/headgate/headgate/observe/prometheus"
@@ -24,19 +25,13 @@ func newMetrics(t testing.TB, cfg promgate.Config) (*promgate.Metrics, *promethe
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	cfg.Registerer = registry
-	m, err := promgate.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := core.Must(promgate.New(cfg))
 	return m, registry
 }
 
 func gather(t testing.TB, registry *prometheus.Registry) map[string][]*dto.Metric {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := gatetest.Must(registry.Gather())(t)
 	metrics := make(map[string][]*dto.Metric)
 	for _, f := range families {
 		metrics[f.GetName()] = f.GetMetric()
@@ -88,9 +83,7 @@ func TestValuesOfSeries(t *testing.T) {
 	g := eventtest.Gate(t, core.Config{Observe: m.Observe})
 	policy, key := eventtest.Policy(t, "api", 2), eventtest.Key(t)
 	for range 5 {
-		if _, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}))(t)
 	}
 	for _, op := range []core.Op{core.OpCircuitOpened, core.OpCircuitClosed, core.OpCircuitOpened} {
 		m.Observe(t.Context(), &core.ServerEvent{Op: op, Node: "a:1"})
@@ -121,28 +114,18 @@ headgate_requests_total{policy="api",result="denied",source="memory",tenant="acm
 func TestWatchReadsGate(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		m, registry := newMetrics(t, promgate.Config{})
-		g, err := core.NewRedis(srv.Client(t), core.Config{Prefix: srv.Prefix, Observe: m.Observe, Timeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := core.Must(core.NewRedis(srv.Client(t), core.Config{Prefix: srv.Prefix, Observe: m.Observe, Timeout: time.Minute}))
 		t.Cleanup(func() { _ = g.Close(context.Background()) })
-		if err := m.Watch(g); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, m.Watch(g))
 		if m.Watch(nil) == nil {
 			t.Error("a nil Gate is no error")
 		}
 		s := core.Must(semaphore.New(g, semaphore.Config{Name: "streams"}))
 		policy, key := eventtest.Policy(t, "api", 100), eventtest.Key(t)
 		for range 3 {
-			if _, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}))(t)
 		}
-		l, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := gatetest.Must(s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}}))(t)
 		got := gather(t, registry)
 		trips := got["headgate_round_trips_total"]
 		if len(trips) == 0 || trips[0].GetCounter().GetValue() < 4 || trips[0].GetLabel()[0].GetValue() == "" {
@@ -158,9 +141,7 @@ func TestWatchReadsGate(t *testing.T) {
 		if len(held) != 1 || held[0].GetGauge().GetValue() != 1 {
 			t.Errorf("slots: %v", held)
 		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, l.Release(t.Context()))
 		held = gather(t, registry)["headgate_active_request_leases"]
 		if len(held) != 1 || held[0].GetGauge().GetValue() != 0 {
 			t.Errorf("slots after the release: %v", held)
@@ -170,9 +151,7 @@ func TestWatchReadsGate(t *testing.T) {
 
 func TestFaultsOfConfig(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	if _, err := promgate.New(promgate.Config{Registerer: registry}); err != nil {
-		t.Fatal(err)
-	}
+	core.Must(promgate.New(promgate.Config{Registerer: registry}))
 	for name, cfg := range map[string]promgate.Config{
 		"registered twice":   {Registerer: registry},
 		"MaxTenants below 0": {Registerer: prometheus.NewRegistry(), MaxTenants: -1},
@@ -185,10 +164,7 @@ func TestFaultsOfConfig(t *testing.T) {
 
 // A program that makes metrics of Prometheus links nothing of OpenTelemetry, and no framework.
 func TestLinksNoOtherExporter(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := gatetest.Must(exec.Command("go", "list", "-deps", ".").Output())(t)
 	for _, foreign := range []string{"go.opentelemetry.io", "gin-gonic", "go-chi", "labstack", "goccy", "aws", "/adapters/", "/plans"} {
 		i := slices.IndexFunc(strings.Fields(string(out)), func(p string) bool { return strings.Contains(p, foreign) })
 		if i >= 0 {

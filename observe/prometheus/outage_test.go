@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/eventtest"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	promgate "github.com/headgate/headgate/observe/prometheus"
 )
@@ -47,24 +48,17 @@ func TestOutage(t *testing.T) {
 	client := srv.Client(t, func(o *redis.Options) { o.DialerRetries = 1 })
 	g := core.Must(core.NewRedis(client, core.Config{Observe: m.Observe}))
 	t.Cleanup(func() { _ = g.Close(context.Background()) })
-	if err := m.Watch(g); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, m.Watch(g))
 	charge := eventtest.Charge(t)
 	decide := func() {
 		t.Helper()
-		if _, err := g.Decide(t.Context(), charge); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(g.Decide(t.Context(), charge))(t)
 	}
 	decide()
 	streams := core.Must(semaphore.New(g, semaphore.Config{Name: "streams", TTL: time.Second}))
-	lease, err := streams.Acquire(t.Context(), semaphore.Request{
+	lease := gatetest.Must(streams.Acquire(t.Context(), semaphore.Request{
 		Caps: []semaphore.Cap{{Key: charge.Key, Limit: 1}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	srv.Kill()
 	eventually(t, "the circuit is open", func() bool {
 		decide()
@@ -99,15 +93,11 @@ func TestClusterHasNodes(t *testing.T) {
 	m, registry := newMetrics(t, promgate.Config{})
 	g := core.Must(core.NewRedis(cluster.Client(t), core.Config{Observe: m.Observe, Timeout: time.Minute}))
 	t.Cleanup(func() { _ = g.Close(context.Background()) })
-	if err := m.Watch(g); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, m.Watch(g))
 	policy := eventtest.Policy(t, "api", 10)
 	for i := range 64 {
 		key := core.Must(core.NewKey(string(rune('0' + i))))
-		if _, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}))(t)
 	}
 	nodes := 0
 	for node, trips := range values(t, registry, "headgate_round_trips_total") {

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/eventtest"
+	"github.com/headgate/headgate/internal/gatetest"
 	sloggate "github.com/headgate/headgate/observe/slog"
 )
 
@@ -35,10 +36,7 @@ func newBook(t testing.TB, level slog.Level, cfg sloggate.Config) *book {
 			return a
 		},
 	}))
-	logs, err := sloggate.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	logs := core.Must(sloggate.New(cfg))
 	b.Logs = logs
 	return b
 }
@@ -62,9 +60,7 @@ func TestDenialsAreSampled(t *testing.T) {
 	policy, key := eventtest.Policy(t, "api", 1), eventtest.Key(t)
 	decide := func(times int) {
 		for range times {
-			if _, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}))(t)
 		}
 	}
 	decide(4)
@@ -98,9 +94,7 @@ func TestRememberedLinesAreBounded(t *testing.T) {
 	none := core.Must(core.NewPolicy(core.PolicyConfig{Name: "none", Algorithm: core.DenyAll{}}))
 	for i := range 10 {
 		key := core.Must(core.NewKey(fmt.Sprint("k", i)))
-		if _, err := g.Decide(t.Context(), core.Charge{Policy: none, Key: key}); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: none, Key: key}))(t)
 	}
 	if lines := strings.Count(b.text.String(), "\n"); lines != 3 || !strings.Contains(b.text.String(), "key={k0}") {
 		t.Errorf("%d lines: %s", lines, b.text.String())
@@ -118,9 +112,7 @@ func TestFloodIsBounded(t *testing.T) {
 	none := core.Must(core.NewPolicy(core.PolicyConfig{Name: "none", Algorithm: core.DenyAll{}}))
 	for i := range 2 * 10_000 {
 		key := core.Must(core.NewKey(fmt.Sprint("k", i/2)))
-		if _, err := g.Decide(t.Context(), core.Charge{Policy: none, Key: key}); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: none, Key: key}))(t)
 	}
 	if lines := strings.Count(b.text.String(), "\n"); lines != 100 {
 		t.Errorf("%d lines", lines)

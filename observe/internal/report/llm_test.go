@@ -51,7 +51,7 @@ func TestModelsAsLabels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, l := newRecorder(t, report.Config{})
-			meter, err := llm.New(llm.Config{
+			meter := core.Must(llm.New(llm.Config{
 				Guard: nethttp.Config{Gate: eventtest.Gate(t, core.Config{})},
 				Budgets: []llm.Budget{{
 					Policy: core.Must(core.NewPolicy(core.PolicyConfig{
@@ -61,10 +61,7 @@ func TestModelsAsLabels(t *testing.T) {
 					Key: keyfunc.RemoteIP(),
 				}},
 				Models: tt.models, UnknownModel: llm.UnknownModelDearest, Observe: r.Observe,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			handler := meter.Handler(http.HandlerFunc(answer))
 			for _, model := range []string{"small", "invented-1", "invented-2", "broken"} {
 				body := strings.NewReader(fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"hi"}]}`, model))

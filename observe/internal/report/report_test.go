@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/eventtest"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/series"
 	"github.com/headgate/headgate/observe/internal/report"
@@ -44,10 +45,7 @@ func newRecorder(t testing.TB, cfg report.Config) (*report.Reporter, *ledger) {
 	t.Helper()
 	l := &ledger{lines: make(map[string]float64)}
 	cfg.Exporter = l
-	r, err := report.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := core.Must(report.New(cfg))
 	return r, l
 }
 
@@ -179,13 +177,9 @@ func TestResultsOfCharges(t *testing.T) {
 	}))
 	charges := []core.Charge{{Policy: wide, Key: key}, {Policy: narrow, Key: key}, {Policy: shadow, Key: key}}
 	for range 2 {
-		if _, err := g.Decide(t.Context(), charges...); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(g.Decide(t.Context(), charges...))(t)
 	}
-	if _, err := g.Decide(t.Context(), charges[0], charges[2]); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(g.Decide(t.Context(), charges[0], charges[2]))(t)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, err := g.Decide(ended, charges[0]); !errors.Is(err, context.Canceled) {
@@ -233,9 +227,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	policy, key := eventtest.Policy(t, "api", 10), eventtest.Key(t)
 	g := eventtest.Gate(t, core.Config{Observe: r.Observe})
 	for _, tenant = range []string{"a", "b", "c", "d", "a", "\xff"} {
-		if _, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}))(t)
 	}
 	for i := range 1200 {
 		tenant = "a"
@@ -275,10 +267,7 @@ func TestReadTellsSlots(t *testing.T) {
 	}
 	s := core.Must(semaphore.New(g, semaphore.Config{Name: "streams"}))
 	request := semaphore.Request{Caps: []semaphore.Cap{{Key: eventtest.Key(t), Limit: 1}}}
-	held, err := s.Acquire(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := gatetest.Must(s.Acquire(t.Context(), request))(t)
 	queued, granted := make(chan struct{}), make(chan *semaphore.Lease)
 	request.MaxWait, request.OnQueue = semaphore.Forever, func(int) { close(queued) }
 	go func() {
@@ -294,18 +283,12 @@ func TestReadTellsSlots(t *testing.T) {
 		}
 	}
 	want(1, 1)
-	if err := held.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, held.Release(t.Context()))
 	second := <-granted
 	want(1, 0)
-	if err := second.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, second.Release(t.Context()))
 	want(0, 0)
-	if err := g.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, g.Close(t.Context()))
 	if got := read(); got["headgate.active_request_leases streams"] != 0 {
 		t.Errorf("a closed Gate is read: %v", got)
 	}
@@ -327,13 +310,9 @@ func TestCountersOutliveGates(t *testing.T) {
 		if !r.Watch(g) {
 			t.Fatal("Watch")
 		}
-		if _, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: eventtest.Key(t)}); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: p, Key: eventtest.Key(t)}))(t)
 		before := read()
-		if err := g.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, g.Close(t.Context()))
 		for range 2 {
 			after := read()
 			for _, s := range []*series.Series{series.RoundTrips, series.RoundTripCalls, series.RoundTripTime} {
