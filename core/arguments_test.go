@@ -3,7 +3,6 @@ package core_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,38 +14,6 @@ import (
 	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/redistest"
 )
-
-// largestScript is a hook that keeps the most KEYS and ARGV of one script.
-type largestScript struct{ most atomic.Int64 }
-
-func (l *largestScript) see(cmd redis.Cmder) {
-	if cmd.Name() != "evalsha" && cmd.Name() != "eval" {
-		return
-	}
-	n := int64(len(cmd.Args()) - 3)
-	for most := l.most.Load(); n > most && !l.most.CompareAndSwap(most, n); most = l.most.Load() {
-	}
-}
-
-func (l *largestScript) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (l *largestScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		l.see(cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (l *largestScript) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			l.see(cmd)
-		}
-		return next(ctx, cmds)
-	}
-}
 
 // Some services refuse scripts with more than 3,999 arguments. A crowd of callers stays below that,
 // also if each has limits of its own, as plans give them.
@@ -69,8 +36,15 @@ func TestArgumentsOfScriptsAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			client := s.Client(t)
-			scripts := new(largestScript)
-			client.AddHook(scripts)
+			var largest atomic.Int64 // the most KEYS and ARGV of one script
+			client.AddHook(onScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+				for _, cmd := range cmds {
+					n := int64(len(cmd.Args()) - 3)
+					for most := largest.Load(); n > most && !largest.CompareAndSwap(most, n); most = largest.Load() {
+					}
+				}
+				return send()
+			}))
 			g := redisGate(t, client, core.Config{Prefix: s.Prefix})
 			var policies []*core.Policy
 			for j := range tt.charges {
@@ -100,7 +74,7 @@ func TestArgumentsOfScriptsAreBounded(t *testing.T) {
 				})
 			}
 			callers.Wait()
-			most := scripts.most.Load()
+			most := largest.Load()
 			t.Logf("the largest script had %d arguments", most)
 			if most > trips.MaxArguments || most < trips.MaxArguments/4 {
 				t.Errorf("the largest script had %d arguments, want at most %d, and not far from it",

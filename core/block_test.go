@@ -28,11 +28,6 @@ func newGuardian(t *testing.T, g *core.Gate, c *core.ManualClock, b core.Block) 
 	return &guardian{t, g, c, limited(t, "logins", b), newKey(t, "user")}
 }
 
-func (g *guardian) strike(n int64) core.Decision {
-	g.Helper()
-	return decide(g, g.gate, core.Charge{Policy: g.policy, Key: g.key, Cost: n})
-}
-
 func blocklist(t testing.TB, g *core.Gate, p *core.Policy) *core.Blocklist {
 	t.Helper()
 	list, err := core.NewBlocklist(g, p)
@@ -59,149 +54,94 @@ func (g *guardian) want(rest time.Duration) {
 	}
 }
 
-// Five failures in ten minutes block for an hour.
-func TestBlock(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		k := newGuardian(t, g, c, core.Block{Strikes: 5, Within: 10 * time.Minute, For: time.Hour})
-		for i := range int64(4) {
-			if d := k.strike(1); !d.Allowed || d.At(0).Used != i+1 || d.At(0).Remaining != 4-i {
-				t.Errorf("strike %d: %s", i+1, show(d))
-			}
-			c.Advance(2 * time.Minute)
-		}
-		c.Advance(2 * time.Minute) // the first is 10 minutes old and counts no more
-		if d := k.strike(1); !d.Allowed || d.At(0).Used != 4 {
-			t.Errorf("a strike after the first was forgotten: %s", show(d))
-		}
-		k.want(0)
-		d := k.strike(1)
-		if r := d.At(0); !d.Allowed || r.Remaining != 0 || r.NextAfter != time.Hour || r.ResetAfter != time.Hour {
-			t.Errorf("the strike that blocks: %s", show(d))
-		}
-		k.want(time.Hour)
-		c.Advance(20 * time.Minute)
-		if d := k.strike(3); d.Allowed || d.RetryAfter() != 40*time.Minute {
-			t.Errorf("a strike of a blocked key: %s", show(d))
-		}
-		c.Advance(40*time.Minute - time.Microsecond)
-		k.want(time.Microsecond)
-		c.Advance(time.Microsecond)
-		k.want(0)
-		if d := k.strike(1); d.At(0).Used != 1 {
-			t.Errorf("strikes before the block count: %s", show(d))
-		}
-		k.strike(1000)
-		k.want(time.Hour) // no longer: Most is For
-	})
-}
-
-func TestBlockEscalatesAndForgives(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		k := newGuardian(t, g, c, core.Block{
+// blockVectors are histories under a Block, whose units are strikes.
+var blockVectors = []vector{
+	{
+		name:   "block of an hour for five failures in ten minutes",
+		limits: []core.Algorithm{core.Block{Strikes: 5, Within: 10 * time.Minute, For: time.Hour}},
+		steps: []step{
+			{0, "decide 1", "1 used, 4 left, next 10m0s, reset 10m0s"},
+			{2 * time.Minute, "decide 1", "2 used, 3 left, next 8m0s, reset 10m0s"},
+			{2 * time.Minute, "decide 1", "3 used, 2 left, next 6m0s, reset 10m0s"},
+			{2 * time.Minute, "decide 1", "4 used, 1 left, next 4m0s, reset 10m0s"},
+			// The first is 10 minutes old and counts no more.
+			{4 * time.Minute, "decide 1", "4 used, 1 left, next 2m0s, reset 10m0s"},
+			{0, "decide 0", "4 used, 1 left, next 2m0s, reset 10m0s"},
+			{0, "decide 1", "5 used, 0 left, next 1h0m0s, reset 1h0m0s"},
+			{0, "decide 0", "denied, 5 used, 0 left, retry 1h0m0s, next 1h0m0s, reset 1h0m0s"},
+			{20 * time.Minute, "decide 3", "denied, 5 used, 0 left, retry 40m0s, next 40m0s, reset 40m0s"},
+			{40*time.Minute - time.Microsecond, "decide 0", "denied, 5 used, 0 left, retry 1µs, next 1µs, reset 1µs"},
+			{time.Microsecond, "decide 0", "0 used, 5 left"},
+			{0, "decide 1", "1 used, 4 left, next 10m0s, reset 10m0s"},
+			// Most is For, so it is no longer.
+			{0, "decide 1000", "5 used, 0 left, next 1h0m0s, reset 1h0m0s"},
+			{0, "peek 1", "denied, 5 used, 0 left, retry 1h0m0s, next 1h0m0s, reset 1h0m0s"},
+		},
+	},
+	{
+		name: "block that grows, and is forgiven after an hour of quiet",
+		limits: []core.Algorithm{core.Block{
 			Strikes: 1, Within: time.Minute, For: time.Minute, Most: 5 * time.Minute, Forgive: time.Hour,
-		})
-		for _, want := range []time.Duration{1, 2, 4, 5, 5} {
-			k.strike(1)
-			k.want(want * time.Minute)
-			c.Advance(want*time.Minute + time.Hour - time.Microsecond)
-		}
-		c.Advance(time.Microsecond) // an hour of quiet
-		k.strike(1)
-		k.want(time.Minute)
-		c.Advance(time.Minute)
-		k.strike(1)
-		k.want(2 * time.Minute)
-		if err := g.Reset(t.Context(), core.Charge{Policy: k.policy, Key: k.key}); err != nil {
-			t.Fatal(err)
-		}
-		k.want(0)
-		k.strike(1)
-		k.want(time.Minute)
-	})
-}
-
-func TestForgottenStrikes(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		k := newGuardian(t, g, c, core.Block{Strikes: 3, Within: time.Hour, For: time.Minute, Most: time.Hour})
-		forget := func() {
-			t.Helper()
-			if err := blocklist(t, g, k.policy).Forget(t.Context(), k.key); err != nil {
-				t.Fatal(err)
-			}
-		}
-		forget()
-		k.strike(2)
-		forget()
-		k.strike(2)
-		k.want(0)
-		k.strike(1)
-		k.want(time.Minute)
-		forget()
-		k.want(time.Minute) // a success under way lifts no block
-		c.Advance(time.Minute)
-		k.strike(3)
-		k.want(2 * time.Minute) // nor does it forgive one
-	})
-}
-
-func TestRefundedStrike(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		k := newGuardian(t, g, c, core.Block{Strikes: 2, Within: time.Hour, For: time.Minute})
-		charge := core.Charge{Policy: k.policy, Key: k.key, Cost: 1}
-		r, _, err := g.Charge(t.Context(), charge)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Cancel(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		k.strike(1)
-		k.want(0)
-		charge.Cost = core.NoCost
-		if r, _, err = g.Charge(t.Context(), charge); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Settle(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
-		k.want(time.Minute)
-	})
+		}},
+		steps: []step{
+			{0, "decide 1", "1 used, 0 left, next 1m0s, reset 1m0s"},
+			{time.Hour + time.Minute - time.Microsecond, "decide 1", "1 used, 0 left, next 2m0s, reset 2m0s"},
+			{time.Hour + 2*time.Minute - time.Microsecond, "decide 1", "1 used, 0 left, next 4m0s, reset 4m0s"},
+			{time.Hour + 4*time.Minute - time.Microsecond, "decide 1", "1 used, 0 left, next 5m0s, reset 5m0s"},
+			{time.Hour + 5*time.Minute - time.Microsecond, "decide 1", "1 used, 0 left, next 5m0s, reset 5m0s"},
+			{time.Hour + 5*time.Minute, "decide 1", "1 used, 0 left, next 1m0s, reset 1m0s"},
+			{time.Minute, "decide 1", "1 used, 0 left, next 2m0s, reset 2m0s"},
+			{0, "decide 0", "denied, 1 used, 0 left, retry 2m0s, next 2m0s, reset 2m0s"},
+			{0, "reset", "0 used, 1 left"},
+			{0, "decide 1", "1 used, 0 left, next 1m0s, reset 1m0s"},
+		},
+	},
+	{
+		// A success under way lifts no block, nor does it forgive one.
+		name:   "forgotten strikes",
+		limits: []core.Algorithm{core.Block{Strikes: 3, Within: time.Hour, For: time.Minute, Most: time.Hour}},
+		steps: []step{
+			{0, "forget", "0 used, 3 left"},
+			{0, "decide 2", "2 used, 1 left, next 1h0m0s, reset 1h0m0s"},
+			{0, "forget", "0 used, 3 left"},
+			{0, "decide 2", "2 used, 1 left, next 1h0m0s, reset 1h0m0s"},
+			{0, "decide 1", "3 used, 0 left, next 1m0s, reset 1m0s"},
+			{0, "forget", "denied, 3 used, 0 left, retry 1m0s, next 1m0s, reset 1m0s"},
+			{time.Minute, "decide 3", "3 used, 0 left, next 2m0s, reset 2m0s"},
+		},
+	},
+	{
+		name:   "refunded strike, and one that is settled for more",
+		limits: []core.Algorithm{core.Block{Strikes: 2, Within: time.Hour, For: time.Minute}},
+		steps: []step{
+			{0, "reserve 1", "1 used, 1 left, next 1h0m0s, reset 1h0m0s"},
+			{0, "cancel 0", "0 used, 2 left"},
+			{0, "decide 1", "1 used, 1 left, next 1h0m0s, reset 1h0m0s"},
+			{0, "reserve 0", "1 used, 1 left, next 1h0m0s, reset 1h0m0s"},
+			{0, "settle 1 1", "denied, 2 used, 0 left, retry 1m0s, next 1m0s, reset 1m0s"},
+		},
+	},
+	{
+		// A key whose block has ended begins again with the first length once it is forgiven. A block
+		// that runs is not forgiven, and strikes stay.
+		name: "forgiven block",
+		limits: []core.Algorithm{core.Block{
+			Strikes: 2, Within: time.Hour, For: time.Second, Most: time.Hour, Forgive: 10 * time.Hour,
+		}},
+		steps: []step{
+			{0, "forgive", "0 used, 2 left"},
+			{0, "decide 2", "2 used, 0 left, next 1s, reset 1s"},
+			{0, "forgive", "denied, 2 used, 0 left, retry 1s, next 1s, reset 1s"},
+			{time.Second, "decide 2", "2 used, 0 left, next 2s, reset 2s"},
+			{2 * time.Second, "decide 1", "1 used, 1 left, next 1h0m0s, reset 1h0m0s"},
+			{0, "forgive", "1 used, 1 left, next 1h0m0s, reset 1h0m0s"},
+			{0, "decide 1", "2 used, 0 left, next 1s, reset 1s"},
+		},
+	},
 }
 
 // forgive is hub.Forgive.
 var forgive = hub.Forgive.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
-
-// A key whose block has ended begins again with the first length once it is forgiven. A block that
-// runs is not forgiven, and strikes stay.
-func TestForgive(t *testing.T) {
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		k := newGuardian(t, g, c, core.Block{Strikes: 2, Within: time.Hour, For: time.Second, Most: time.Hour, Forgive: 10 * time.Hour})
-		forgiven := func() {
-			t.Helper()
-			if err := forgive(t.Context(), g, k.policy, k.key); err != nil {
-				t.Fatal(err)
-			}
-		}
-		forgiven() // an untouched key
-		k.strike(2)
-		k.want(time.Second)
-		forgiven() // while the block runs
-		k.want(time.Second)
-		c.Advance(time.Second)
-		k.strike(2)
-		k.want(2 * time.Second)
-		c.Advance(2 * time.Second)
-		k.strike(1)
-		forgiven()
-		k.want(0)
-		k.strike(1)
-		k.want(time.Second)
-	})
-}
 
 // These are hub.Cool and hub.Reason.
 var (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -14,29 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
-
-// commandCounter is a hook that counts the commands of a client.
-type commandCounter struct{ n atomic.Int64 }
-
-func (c *commandCounter) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (c *commandCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.n.Add(1)
-		return next(ctx, cmd)
-	}
-}
-
-func (c *commandCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.n.Add(int64(len(cmds)))
-		return next(ctx, cmds)
-	}
-}
 
 // Sixteen charges of all algorithms, whether admitted, denied, reserved or cancelled, take one
 // command and one script.
@@ -44,8 +23,11 @@ func TestSixteenChargesTakeOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
-	sent := new(commandCounter)
-	client.AddHook(sent)
+	var sent atomic.Int64
+	client.AddHook(gatetest.OnCommands(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		sent.Add(int64(len(cmds)))
+		return send()
+	}))
 	g := redisGate(t, client, core.Config{Prefix: s.Prefix})
 	var charges []core.Charge
 	for i := range core.MaxCharges {
@@ -90,11 +72,11 @@ func TestSixteenChargesTakeOneRoundTrip(t *testing.T) {
 		{"cancelled", func() error { return reservation.Cancel(t.Context()) }},
 	}
 	for _, tt := range tests {
-		client, server := sent.n.Load(), s.Calls(t, "evalsha", "eval")
+		client, server := sent.Load(), s.Calls(t, "evalsha", "eval")
 		if err := tt.call(); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
-		client, server = sent.n.Load()-client, s.Calls(t, "evalsha", "eval")-server
+		client, server = sent.Load()-client, s.Calls(t, "evalsha", "eval")-server
 		if client != 1 || server != 1 {
 			t.Errorf("%s: %d commands and %d scripts", tt.name, client, server)
 		}

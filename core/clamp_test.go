@@ -3,7 +3,6 @@ package core_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,32 +13,19 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// failOnce fails the next script while it is set.
-type failOnce struct{ atomic.Bool }
-
-func (f *failOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f *failOnce) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if strings.HasPrefix(cmd.Name(), "eval") && f.CompareAndSwap(true, false) {
-			cmd.SetErr(errors.New("LOADING Redis is loading the dataset in memory"))
-			return cmd.Err()
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (f *failOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // A clamped cost is never charged as less than what fits, also where Redis does not tell the raise.
 func TestClampWithoutTheRaise(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := newClock()
-		client, fails := s.Client(t), new(failOnce)
-		client.AddHook(fails)
+		var fails atomic.Bool // the next script
+		client := s.Client(t)
+		client.AddHook(onScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+			if fails.CompareAndSwap(true, false) {
+				return fail(cmds, errors.New("LOADING Redis is loading the dataset in memory"))
+			}
+			return send()
+		}))
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
 		g.InjectClock(micros(c))
 		p := newPolicy(t, core.PolicyConfig{

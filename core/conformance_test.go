@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,10 +25,11 @@ type vector struct {
 
 // step moves the clock and then does one of
 //
-//	decide n, peek n, atmost n, reserve n, reserve n for d, use i, reset, cancel i, settle i n
+//	decide n, peek n, atmost n, reserve n, reserve n for d,
+//	use i, reset, cancel i, settle i n, and forget and forgive under a Block
 //
-// where i counts the reservations, or for use the limits, from 0. The result after one of the last
-// four is that of a peek of 1, and of 0 after use.
+// where i counts the reservations, or for use the limits, from 0. The result after one of the second
+// line is that of a peek of 1, and of 0 after use.
 type step struct {
 	after    time.Duration
 	do, want string
@@ -38,7 +40,10 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *core.ManualClock, key core.
 	if c.Set(noon); !v.at.IsZero() {
 		c.Set(v.at)
 	}
-	policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(v.limits...)})
+	policy := limited(t, "p", v.limits[0])
+	if len(v.limits) > 1 {
+		policy = limited(t, "p", changing(v.limits...))
+	}
 	ctx, plan := t.Context(), 0
 	var held []*core.Reservation
 	for i, s := range v.steps {
@@ -86,6 +91,10 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *core.ManualClock, key core.
 				charge.Cost, charge.Limit = core.NoCost, limitUnder(plan, policy)
 			case "reset":
 				err = g.Reset(ctx, charge)
+			case "forget":
+				err = blocklist(t, g, policy).Forget(ctx, key)
+			case "forgive":
+				err = forgive(ctx, g, policy, key)
 			case "cancel":
 				err = held[number[0]].Cancel(ctx)
 			case "settle":
@@ -130,7 +139,7 @@ func describe(r core.Result) string {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	play := func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		for i, v := range vectors {
+		for i, v := range slices.Concat(vectors, blockVectors) {
 			// The keys have different outermost parts, so that the nodes of a cluster share the
 			// vectors.
 			t.Run(v.name, func(t *testing.T) { v.play(t, g, c, newKey(t, fmt.Sprintf("v%d", i), "k")) })

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -153,30 +154,6 @@ func TestCachedDenialOutlivesShorterWindow(t *testing.T) {
 	})
 }
 
-// replyHold is a hook that holds the replies to one command after the server has run it.
-type replyHold struct {
-	name    string
-	release chan struct{}
-	held    chan struct{}
-}
-
-func (l *replyHold) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (l *replyHold) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if cmd.Name() == l.name {
-			l.held <- struct{}{}
-			<-l.release
-		}
-		return err
-	}
-}
-
-func (l *replyHold) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // Neither a denial nor a reset whose reply is late hides that the key was reset.
 func TestConcurrentDenialAndReset(t *testing.T) {
 	t.Parallel()
@@ -191,8 +168,16 @@ func TestConcurrentDenialAndReset(t *testing.T) {
 			if slow == "del" {
 				decide(t, g, c)
 			}
-			l := &replyHold{slow, make(chan struct{}), make(chan struct{})}
-			client.AddHook(l)
+			// Replies to one command are held after the server has run it.
+			held, let := make(chan struct{}), make(chan struct{})
+			client.AddHook(gatetest.OnCommands(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+				err := send()
+				if cmds[0].Name() == slow {
+					held <- struct{}{}
+					<-let
+				}
+				return err
+			}))
 			done := make(chan core.Decision, 1)
 			reset := func() {
 				if err := g.Reset(context.Background(), c); err != nil {
@@ -201,22 +186,25 @@ func TestConcurrentDenialAndReset(t *testing.T) {
 			}
 			if slow == "evalsha" {
 				go func() { d, _ := g.Decide(context.Background(), c); done <- d }()
-				<-l.held
+				<-held
 				reset()
 			} else {
 				go func() { reset(); done <- core.Decision{} }()
-				<-l.held
+				<-held
 				if d := decide(t, g, c); !d.Allowed {
 					t.Errorf("during the reset: %s", show(d))
 				}
 				decide(t, g, c)
 			}
-			l.release <- struct{}{}
+			let <- struct{}{}
 			if d := <-done; d.Allowed {
 				t.Errorf("held: %s", show(d))
 			}
 			if slow == "evalsha" {
-				go func() { <-l.held; l.release <- struct{}{} }()
+				go func() {
+					<-held
+					let <- struct{}{}
+				}()
 			}
 			d := decide(t, g, c)
 			if allowed := slow == "evalsha"; d.Allowed != allowed || d.Source != core.SourceRedis {

@@ -16,40 +16,22 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// evalshaCounter is a hook that counts the scripts of a client.
-type evalshaCounter struct{ atomic.Int64 }
-
-func (s *evalshaCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (s *evalshaCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "evalsha" {
-			s.Add(1)
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (s *evalshaCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		s.Add(int64(len(cmds)))
-		return next(ctx, cmds)
-	}
-}
-
 // cachedGate is a Gate that caches denials, on a clock of the test. The Gate uncached shares its
 // keys and always asks Redis.
 type cachedGate struct {
 	*core.Gate
 	uncached *core.Gate
 	clock    *core.ManualClock
-	sent     evalshaCounter // by the caching Gate
+	sent     atomic.Int64 // scripts of the caching Gate
 }
 
 func newCachedGate(t *testing.T, s *redistest.Server) *cachedGate {
 	gates := &cachedGate{clock: newClock()}
 	client := s.Client(t)
-	client.AddHook(&gates.sent)
+	client.AddHook(onScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		gates.sent.Add(int64(len(cmds)))
+		return send()
+	}))
 	gates.Gate = redisGate(t, client, core.Config{Prefix: s.Prefix})
 	gates.uncached = redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true})
 	gates.InjectClock(micros(gates.clock))

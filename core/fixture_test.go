@@ -32,6 +32,8 @@ var (
 	redisGate  = gatetest.Redis
 	decide     = gatetest.Decide
 	peek       = gatetest.Peek
+	onScripts  = gatetest.OnScripts
+	fail       = gatetest.Fail
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

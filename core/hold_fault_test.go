@@ -3,7 +3,6 @@ package core_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,10 +51,10 @@ func TestSettleIsSentAgain(t *testing.T) {
 func TestSettleWithoutReplyCountsOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		g, hook, told := losingGate(t, s)
+		g, loses, told := losingGate(t, s)
 		p, key := heldFor(t, time.Hour), newKey(t, "k")
 		r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
-		hook.loses.Store(true)
+		loses.Store(true)
 		if err := r.Settle(t.Context(), 3); !errors.Is(err, errReplyLost) {
 			t.Error(err)
 		}
@@ -75,14 +74,14 @@ func TestSettleWithoutReplyCountsOnce(t *testing.T) {
 func TestUnheldChargesAreSettledOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		g, hook, told := losingGate(t, s)
+		g, loses, told := losingGate(t, s)
 		held, key := heldFor(t, time.Hour), newKey(t, "k")
 		refunded, raised := limited(t, "refunded", frozen(10)), limited(t, "raised", frozen(10))
 		postpaid := newPolicy(t, core.PolicyConfig{Name: "postpaid", Algorithm: frozen(10), Hold: time.Hour})
 		decide(t, g, core.Charge{Policy: refunded, Key: key, Cost: 4}) // somebody else's
 		r := charge(t, g, core.Charge{Policy: held, Key: key, Cost: 4}, core.Charge{Policy: refunded, Key: key, Cost: 2},
 			core.Charge{Policy: raised, Key: key, Cost: 1}, core.Charge{Policy: postpaid, Key: key, Cost: core.NoCost})
-		hook.loses.Store(true)
+		loses.Store(true)
 		if err := r.Settle(t.Context(), 3, 0, 4, 3); !errors.Is(err, errReplyLost) {
 			t.Error(err)
 		}
@@ -103,73 +102,43 @@ func TestRenewalSurvivesPanics(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
-	h := &panics{hit: make(chan struct{}, 100)}
-	client.AddHook(h)
+	var on atomic.Bool
+	hit := make(chan struct{}, 100)
+	client.AddHook(onScripts(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+		if on.Load() {
+			hit <- struct{}{}
+			panic("hook")
+		}
+		return send()
+	}))
 	g := redisGate(t, client, core.Config{})
 	p, key := heldFor(t, 3*time.Second), newKey(t, "k")
 	r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
-	h.on.Store(true)
-	<-h.hit
-	h.on.Store(false)
+	on.Store(true)
+	<-hit
+	on.Store(false)
 	settle(t, r, 3)
 	if n := used(t, g, p, key); n != 3 {
 		t.Errorf("%d units are in use, want 3", n)
 	}
 }
 
-// panics panics while it is on.
-type panics struct {
-	on  atomic.Bool
-	hit chan struct{}
-}
-
-func (h *panics) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *panics) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.on.Load() && strings.HasPrefix(cmd.Name(), "eval") {
-			h.hit <- struct{}{}
-			panic("hook")
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (h *panics) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// losingGate returns a Gate whose client loses replies when the hook says so. The Gate tells of each
-// attempt to settle.
-func losingGate(t *testing.T, s *redistest.Server) (*core.Gate, *losesReply, chan error) {
+// losingGate returns a Gate whose client loses the reply to the next script when loses is set. The Gate
+// tells of each attempt to settle.
+func losingGate(t *testing.T, s *redistest.Server) (g *core.Gate, loses *atomic.Bool, told chan error) {
 	t.Helper()
-	told := make(chan error, 100)
+	told, loses = make(chan error, 100), new(atomic.Bool)
 	client := s.Client(t)
-	hook := &losesReply{}
-	client.AddHook(hook)
+	client.AddHook(onScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		err := send()
+		if err == nil && loses.Swap(false) {
+			return fail(cmds, errReplyLost)
+		}
+		return err
+	}))
 	cfg := settles(told)
 	cfg.Prefix = s.Prefix
-	return redisGate(t, client, cfg), hook, told
+	return redisGate(t, client, cfg), loses, told
 }
 
 var errReplyLost = errors.New("the reply was lost")
-
-// losesReply loses the reply to the next script.
-type losesReply struct{ loses atomic.Bool }
-
-func (h *losesReply) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *losesReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if strings.HasPrefix(cmd.Name(), "eval") && err == nil && h.loses.Swap(false) {
-			cmd.SetErr(errReplyLost)
-			return errReplyLost
-		}
-		return err
-	}
-}
-
-func (h *losesReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}

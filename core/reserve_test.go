@@ -44,42 +44,6 @@ func used(t testing.TB, g *core.Gate, p *core.Policy, key core.Key) int64 {
 	return d.At(0).Used
 }
 
-// Cancelling the last reservation leaves the state as if it had never been made. Then the same
-// holds for the one before.
-func TestCancelOfLastRestoresTheState(t *testing.T) {
-	t.Parallel()
-	limits := []core.Algorithm{
-		core.TokenBucket{Rate: 3, Per: time.Second, Burst: 5}, core.TokenBucket{Rate: 7, Per: time.Second, Burst: 5},
-		core.LeakyBucket{Rate: 7, Per: time.Second, Capacity: 20}, core.LeakyBucket{Rate: 2, Per: time.Second, Capacity: 20},
-	}
-	for _, l := range limitsOfTen {
-		limits = append(limits, l.algorithm)
-	}
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		for i, limit := range limits {
-			policy, key := limited(t, fmt.Sprintf("p%d", i), limit), newKey(t, "k")
-			charge := core.Charge{Policy: policy, Key: key, Cost: 1}
-			var held []*core.Reservation
-			var seen []string
-			for range 8 {
-				charge.Cost = 1 + int64(len(held)%2)
-				before := show(peek(t, g, charge))
-				if r, _ := reserve(t, g, time.Minute, charge); r != nil {
-					held, seen = append(held, r), append(seen, before)
-				}
-			}
-			for j := len(held) - 1; j >= 0; j-- {
-				charge.Cost = 1 + int64(j%2)
-				cancel(t, held[j])
-				if after := show(peek(t, g, charge)); after != seen[j] {
-					t.Errorf("%T%+v, reservation %d: before\n%s\nafter Cancel\n%s", limit, limit, j, seen[j], after)
-					break
-				}
-			}
-		}
-	})
-}
-
 // A log rewrites at most 1000 entries to refund one.
 func TestCancelOfLogRewritesAtMost1000(t *testing.T) {
 	t.Parallel()

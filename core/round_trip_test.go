@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -31,42 +32,22 @@ type pauseHook struct {
 
 var errBroken = errors.New("broken")
 
-func (h *pauseHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *pauseHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if err := h.pause(ctx, cmd); err != nil {
-			return err
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (h *pauseHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if err := h.pause(ctx, cmds[0]); err != nil {
-			return err
-		}
-		return next(ctx, cmds)
-	}
-}
-
-func (h *pauseHook) pause(ctx context.Context, cmd redis.Cmder) error {
-	if cmd.Name() != "evalsha" { // the greeting of a new connection
-		return nil
+func (h *pauseHook) pause(ctx context.Context, cmds []redis.Cmder, send func() error) error {
+	if cmds[0].Name() != "evalsha" { // the greeting of a new connection
+		return send()
 	}
 	h.begun.Add(1)
 	h.paused.Add(1)
-	defer h.paused.Add(-1)
-	defer h.passed.Add(1)
 	select {
 	case <-h.pass:
 	case <-ctx.Done():
 	}
+	h.passed.Add(1)
+	h.paused.Add(-1)
 	if h.failing.Load() {
 		return errBroken
 	}
-	return nil
+	return send()
 }
 
 // busyGate is a Gate with two batches in flight, the maximum for decisions. The test pauses both.
@@ -98,7 +79,7 @@ func newBusyGate(
 		q.gate.SplitByOutermost()
 	}
 	decide(t, q.gate, core.Charge{Policy: q.policy, Key: newKey(t, "warm"), Cost: 1})
-	client.AddHook(q.pauseHook)
+	client.AddHook(gatetest.OnCommands(q.pause))
 	q.fill()
 	return q
 }

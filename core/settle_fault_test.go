@@ -27,7 +27,7 @@ func TestSettlesOutliveRefusals(t *testing.T) {
 			do(t, admin, appUser...)
 			client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" })
 			hook := new(answers)
-			client.AddHook(hook)
+			client.AddHook(onScripts(hook.answer))
 			told := make(chan error, 100)
 			g := redisGate(t, client, core.Config{Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
 				if isOp(e, core.OpSettle) || isOp(e, core.OpCancel) {
@@ -143,7 +143,7 @@ func TestDoubtfulSettleIsNotSentAgain(t *testing.T) {
 		t.Run(answer, func(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 				client, hook := s.Client(t), new(answers)
-				client.AddHook(hook)
+				client.AddHook(onScripts(hook.answer))
 				g := redisGate(t, client, core.Config{Prefix: s.Prefix})
 				p, key := limited(t, "p", frozen(20)), newKey(t, "k")
 				r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 5})
@@ -166,21 +166,11 @@ type answers struct{ text atomic.Value }
 
 func (h *answers) with(text string) { h.text.Store(text) }
 
-func (h *answers) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if text, _ := h.text.Load().(string); text != "" && strings.HasPrefix(cmd.Name(), "eval") {
-			err := errorReply(text)
-			cmd.SetErr(err)
-			return err
-		}
-		return next(ctx, cmd)
+func (h *answers) answer(_ context.Context, cmds []redis.Cmder, send func() error) error {
+	if text, _ := h.text.Load().(string); text != "" {
+		return fail(cmds, errorReply(text))
 	}
-}
-
-func (h *answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return send()
 }
 
 // errorReply is an error with which a server answers.

@@ -278,25 +278,16 @@ func TestThresholdOfLargeLimitIsExact(t *testing.T) {
 	l.want(t, g, "p k 33%: 330000000000000 of 999999999999999")
 }
 
-// claimHook does something before the client sends the command of a claim.
-type claimHook struct{ before func(args string) error }
-
-func (h *claimHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *claimHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if args := fmt.Sprint(cmd.Args()...); strings.Contains(args, ":claim") || strings.Contains(args, ":t80-") {
-			if err := h.before(args); err != nil {
-				cmd.SetErr(err)
-				return err
+// onClaims does something before a client sends the command of a claim.
+func onClaims(before func(args string) error) redis.Hook {
+	return gatetest.OnCommands(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		if args := fmt.Sprint(cmds[0].Args()...); strings.Contains(args, ":claim") || strings.Contains(args, ":t80-") {
+			if err := before(args); err != nil {
+				return fail(cmds, err)
 			}
 		}
-		return next(ctx, cmd)
-	}
-}
-
-func (h *claimHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+		return send()
+	})
 }
 
 // A claim that Redis does not take is made again, though no later decision finds the threshold.
@@ -305,12 +296,12 @@ func TestFailedClaimIsMadeAgain(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		l, client := new(told), s.Client(t)
 		attempts := 0
-		client.AddHook(&claimHook{func(args string) error {
+		client.AddHook(onClaims(func(args string) error {
 			if attempts++; attempts <= 3 {
 				return errors.New("claims fail")
 			}
 			return nil
-		}})
+		}))
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix, Observe: l.observe})
 		c := core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8}
 		decide(t, g, c)
@@ -329,13 +320,13 @@ func TestCloseEndsClaims(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		l, client, failed := new(told), s.Client(t), make(chan struct{}, 100)
-		client.AddHook(&claimHook{func(string) error {
+		client.AddHook(onClaims(func(string) error {
 			select {
 			case failed <- struct{}{}:
 			default:
 			}
 			return errors.New("claims fail")
-		}})
+		}))
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix, Observe: l.observe})
 		decide(t, g, core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8})
 		<-failed
@@ -353,7 +344,7 @@ func TestFailedMarkIsSentAgain(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		l, client := new(told), s.Client(t)
 		marks, sent := 0, make(chan struct{})
-		client.AddHook(&claimHook{func(args string) error {
+		client.AddHook(onClaims(func(args string) error {
 			if strings.Contains(args, ":claim") {
 				return nil
 			}
@@ -364,7 +355,7 @@ func TestFailedMarkIsSentAgain(t *testing.T) {
 				close(sent)
 			}
 			return nil
-		}})
+		}))
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix, Timeout: time.Second, Observe: l.observe})
 		c := core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8}
 		decide(t, g, c)
@@ -398,11 +389,11 @@ func TestLateClaimTellsItsOwnPeriod(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 				l, client, c := new(told), s.Client(t), newClock()
 				late, claims := make(chan struct{}), make(chan struct{}, 100)
-				client.AddHook(&claimHook{func(string) error {
+				client.AddHook(onClaims(func(string) error {
 					claims <- struct{}{}
 					<-late
 					return nil
-				}})
+				}))
 				g := redisGate(t, client, core.Config{Prefix: s.Prefix, Observe: l.observe, Clock: c.Now})
 				g.InjectClock(micros(c))
 				charge := core.Charge{Policy: watched(t, limit), Key: newKey(t, "k"), Cost: 8}

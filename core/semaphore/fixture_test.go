@@ -30,6 +30,8 @@ var (
 	show       = gatetest.Show
 	onNodes    = gatetest.OnNodes
 	viaRedis   = gatetest.ViaRedis
+	onScripts  = gatetest.OnScripts
+	fail       = gatetest.Fail
 	others     = gatetest.Others
 )
 

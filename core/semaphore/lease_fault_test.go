@@ -289,39 +289,22 @@ func TestHangingSubscriptionBlocksNothing(t *testing.T) {
 	}
 }
 
-// mute is a hook that lets the first command for a user not pass before its context ends. Meanwhile
-// it calls others.
-type mute struct {
-	user   string
-	once   *sync.Once
-	others func()
-}
-
-func (mute) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (m mute) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if strings.Contains(fmt.Sprint(cmd.Args()...), m.user) {
-			m.once.Do(func() {
-				m.others()
-				<-ctx.Done()
-			})
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (mute) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // A caller learns that its own time is over, and not of overload, although the server answers others.
 func TestAcquireEndsWithItsOwnDeadline(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	var answered func()
-	client.AddHook(mute{"muted", new(sync.Once), func() { answered() }})
+	var once sync.Once
+	client.AddHook(onScripts(func(ctx context.Context, cmds []redis.Cmder, send func() error) error {
+		if strings.Contains(fmt.Sprint(cmds[0].Args()...), "muted") {
+			once.Do(func() {
+				answered()
+				<-ctx.Done()
+			})
+		}
+		return send()
+	}))
 	var overloads atomic.Int64
 	g := redisGate(t, client, core.Config{Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
 		if isOp(e, core.OpOverload) {

@@ -19,32 +19,6 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// lostReply is a hook that fails a client's first script, once the server has run it, so that its
-// reply is lost.
-type lostReply struct {
-	once *sync.Once
-	fail func() error
-}
-
-func (lostReply) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h lostReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if cmd.Name() == "eval" && err == nil {
-			h.once.Do(func() {
-				err = h.fail()
-				cmd.SetErr(err)
-			})
-		}
-		return err
-	}
-}
-
-func (lostReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // lateContext is a context whose deadline may pass before it ends, as if its timer were late.
 type lateContext struct {
 	context.Context
@@ -55,18 +29,28 @@ func (c lateContext) Deadline() (time.Time, bool) { return *c.deadline.Load(), t
 
 // A slot whose grant is lost on the way is released, whatever lost it.
 func TestLostGrantIsReleased(t *testing.T) {
-	for name, fail := range map[string]func(expire func()) error{
-		"deadline without its timer": func(expire func()) error { expire(); return os.ErrDeadlineExceeded },
-		"invalid reply":              func(func()) error { return redis.Nil },
-		"broken connection":          func(func()) error { return io.EOF },
-		"panic":                      func(func()) error { panic("hook") },
+	for name, lose := range map[string]func(expire func()) error{
+		"deadline without its timer": func(expire func()) error {
+			expire()
+			return os.ErrDeadlineExceeded
+		},
+		"invalid reply":     func(func()) error { return redis.Nil },
+		"broken connection": func(func()) error { return io.EOF },
+		"panic":             func(func()) error { panic("hook") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			client, at := s.Client(t), new(atomic.Pointer[time.Time])
 			inAnHour := time.Now().Add(time.Hour)
 			at.Store(&inAnHour)
-			client.AddHook(lostReply{new(sync.Once), func() error { return fail(func() { at.Store(new(time.Time)) }) }})
+			var once sync.Once
+			client.AddHook(onScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+				err := send()
+				if cmds[0].Name() == "eval" && err == nil { // the first, once the server has run it
+					once.Do(func() { err = fail(cmds, lose(func() { at.Store(new(time.Time)) })) })
+				}
+				return err
+			}))
 			g := redisGate(t, client, core.Config{})
 			sem := newSemaphore(t, g, semaphore.Config{TTL: time.Hour, OnFailure: core.FailClosed})
 			level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
@@ -104,32 +88,6 @@ func TestAbandonedLeaseCallIsRaceFree(t *testing.T) {
 	}
 }
 
-// replyGate is a hook that holds the replies to a client's scripts.
-type replyGate struct {
-	ran  chan struct{}
-	open chan struct{}
-}
-
-func (replyGate) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (w replyGate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if cmd.Name() == "evalsha" && err == nil {
-			select {
-			case w.ran <- struct{}{}:
-			default:
-			}
-			<-w.open
-		}
-		return err
-	}
-}
-
-func (replyGate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // A lease that is granted after Close gave up is lost, and its slot is free.
 func TestGrantAfterCloseIsLost(t *testing.T) {
 	t.Parallel()
@@ -139,8 +97,18 @@ func TestGrantAfterCloseIsLost(t *testing.T) {
 	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
 	release(t, acquire(t, newSemaphore(t, warm, semaphore.Config{}), level)) // loads the script
 	slow := s.Client(t)
-	hook := replyGate{make(chan struct{}, 1), make(chan struct{})}
-	slow.AddHook(hook)
+	ran, open := make(chan struct{}, 1), make(chan struct{})
+	slow.AddHook(onScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		err := send()
+		if cmds[0].Name() == "evalsha" && err == nil {
+			select {
+			case ran <- struct{}{}:
+			default:
+			}
+			<-open
+		}
+		return err
+	}))
 	g := redisGate(t, slow, core.Config{})
 	sem := newSemaphore(t, g, semaphore.Config{})
 	granted := make(chan *semaphore.Lease)
@@ -151,13 +119,13 @@ func TestGrantAfterCloseIsLost(t *testing.T) {
 		}
 		granted <- l
 	}()
-	<-hook.ran
+	<-ran
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := g.Close(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("closed: %v", err)
 	}
-	close(hook.open)
+	close(open)
 	l := <-granted
 	if cause := context.Cause(l.Context()); !errors.Is(cause, core.ErrClosed) {
 		t.Errorf("cause %v", cause)

@@ -91,8 +91,8 @@ func TestReadingsCountTheirCharge(t *testing.T) {
 }
 
 // Units that are not refunded keep to the bound, for any order of charges, forced charges and
-// refunds, on a clock that does not go back. Forced units take room and never give any. The bound
-// of a bucket is tested by TestRefundsKeepToTheBound.
+// refunds, on a clock that does not go back. Forced units take room and never give any. A bucket is
+// tested by TestLevelIsTheKeptUnits.
 func TestKeptUnitsKeepToTheBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, width, bound := anyLimit(t)

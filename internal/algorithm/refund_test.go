@@ -58,56 +58,6 @@ func TestLevelIsTheKeptUnits(t *testing.T) {
 	})
 }
 
-// In any window, the kept units are at most the burst, the refill, and the refunds in the window of
-// earlier charges.
-func TestRefundsKeepToTheBound(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		b := anyBucket(t)
-		s, now := b.NewState(), start
-		type charge struct {
-			outstanding
-			back, refunded int64
-		}
-		var all []charge
-		for range rapid.IntRange(1, 40).Draw(t, "operations") {
-			now += rapid.SampledFrom([]int64{0, 0, 1, someTime(t, b)}).Draw(t, "later")
-			if i := rapid.IntRange(0, 2*len(all)).Draw(t, "i"); i < len(all) {
-				if c := &all[i]; c.back == 0 {
-					c.back, c.refunded = now, rapid.Int64Range(1, c.units).Draw(t, "refunded")
-					give(b, s, now, c.refunded, c.receipt)
-				}
-				continue
-			}
-			n := someUnits(t, b, s, now)
-			if receipt, ok := try(b, s, now, n); ok {
-				all = append(all, charge{outstanding: outstanding{now, n, receipt}})
-			}
-		}
-		for i, first := range all {
-			kept := new(big.Rat)
-			for _, last := range all[i:] {
-				kept.Add(kept, rat(b.Cost(last.units), b.denominator))
-				if last.back > 0 {
-					kept.Sub(kept, rat(b.Cost(last.refunded), b.denominator))
-				}
-				bound := rat(b.capacity, b.denominator)
-				if !b.frozen {
-					bound.Add(bound, new(big.Rat).SetInt64(last.at-first.at))
-				}
-				for _, c := range all[:i] {
-					if c.back >= first.at && c.back <= last.at {
-						bound.Add(bound, rat(b.Cost(c.refunded), b.denominator))
-					}
-				}
-				// A charge that is refunded after the window took room in it.
-				if kept.Cmp(bound) > 0 {
-					t.Fatalf("kept %v from %d to %d, of at most %v: %+v", kept, first.at, last.at, bound, all)
-				}
-			}
-		}
-	})
-}
-
 // An adversary reaches the bound except for the one token that keeps the bucket from being full. It
 // lets charges drain, and exchanges them for new ones in one instant.
 func TestAdversaryReachesTheRefundBound(t *testing.T) {

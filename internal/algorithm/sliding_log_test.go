@@ -244,74 +244,6 @@ func TestChargesOfOneInstantShareAnEntry(t *testing.T) {
 	}
 }
 
-// The wait lasts until enough of the oldest entries have left, not just the oldest one.
-func TestLogWaitsForEnoughEntries(t *testing.T) {
-	l := must(NewSlidingLog([]Window{{7, us(100)}}))
-	s := l.NewState()
-	try(l, s, start, 1)
-	try(l, s, start+10, 5)
-	try(l, s, start+20, 1)
-	for n, want := range []int64{0, 100 - 30, 110 - 30, 110 - 30, 110 - 30, 110 - 30, 110 - 30, 120 - 30} {
-		if r := reading(l, s, start+30, int64(n)); r.RetryAfter != us(want) {
-			t.Errorf("%d wait for %v", n, r.RetryAfter)
-		}
-	}
-	if r := reading(l, s, start+30, 8); r.RetryAfter != Never || r.ResetAfter != us(90) || r.NextAfter != us(70) {
-		t.Errorf("%+v", r)
-	}
-}
-
-func TestLogReportsViolatedWindows(t *testing.T) {
-	l := must(NewSlidingLog([]Window{{3, us(10)}, {9, us(1000)}, {5, us(100)}}))
-	s := l.NewState()
-	try(l, s, start, 3)
-	for _, tt := range []struct {
-		at, n, wait, remaining, next int64
-		violated                     uint8
-	}{
-		{5, 0, 0, 0, 5, 0}, {5, 1, 5, 0, 5, 0b1}, {10, 2, 0, 2, 90, 0}, {5, 3, 95, 0, 5, 0b101}, {10, 3, 90, 2, 90, 0b100},
-		{99, 3, 1, 2, 1, 0b100}, {100, 3, 0, 3, -1, 0},
-	} {
-		next := us(tt.next)
-		if tt.next < 0 {
-			next = Never // 3 are the most of the shortest window
-		}
-		r := reading(l, s, start+tt.at, tt.n)
-		if r.RetryAfter != us(tt.wait) || r.Violated != tt.violated || r.Remaining != tt.remaining || r.NextAfter != next {
-			t.Errorf("%d at %d: %+v", tt.n, tt.at, r)
-		}
-		// The reading always describes the same window, because a policy of one name has one quota.
-		if r.Limit != 9 || r.Window != us(1000) || r.Used != 3 {
-			t.Errorf("%d at %d tells %d of %d in %v", tt.n, tt.at, r.Used, r.Limit, r.Window)
-		}
-	}
-	if r := reading(l, s, start, 9); r.RetryAfter != Never || r.Violated != 0b111 {
-		t.Errorf("%+v", r)
-	}
-	if r := reading(l, s, start, 4); r.RetryAfter != Never || r.Violated != 0b101 {
-		t.Errorf("%+v", r)
-	}
-}
-
-func TestLogRefundsAmongThousandEntries(t *testing.T) {
-	for later, want := range map[int64]bool{1000: true, 1001: false} {
-		l := must(NewSlidingLog([]Window{{MaxLogLimit, time.Second}}))
-		s := l.NewState()
-		receipt, _ := try(l, s, start, 3)
-		for i := range later {
-			try(l, s, start+1+i, 1)
-		}
-		if got := give(l, s, start+later, 2, receipt); got != want {
-			t.Errorf("a refund with %d later entries: %t", later, got)
-		}
-		used := later + 3
-		if want {
-			used -= 2
-		}
-		wantUsed(t, l, s, start+later, used)
-	}
-}
-
 // Force fills a log with its largest number of entries, and a full log loses no charge.
 func TestLogFilledByForce(t *testing.T) {
 	for _, l := range []*SlidingLog{must(NewSlidingLog([]Window{{5, us(1000)}})), must(NewBuckets(5, us(8), 8))} {
@@ -329,24 +261,6 @@ func TestLogFilledByForce(t *testing.T) {
 		wantUsed(t, l, s, start+19, used)
 		wantUsed(t, l, s, start+19+1010, 0)
 	}
-}
-
-// A refund removes the entry, so the next charge can be refunded too, however many are outstanding.
-func TestLogForgetsRefundedCharges(t *testing.T) {
-	l := must(NewSlidingLog([]Window{{5, time.Second}}))
-	s := l.NewState()
-	last, _ := try(l, s, start, 1)
-	for i := range int64(100) {
-		receipt, ok := try(l, s, start+i+1, 1)
-		if !ok {
-			t.Fatalf("charge %d does not fit", i)
-		}
-		if !give(l, s, start+i+1, 1, last) {
-			t.Fatalf("charge %d was not refunded", i)
-		}
-		last = receipt
-	}
-	wantUsed(t, l, s, start+100, 1)
 }
 
 func TestLogDropsOldEntries(t *testing.T) {

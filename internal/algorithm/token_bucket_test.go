@@ -3,7 +3,6 @@ package algorithm
 import (
 	"math"
 	"math/big"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,82 +53,6 @@ func (b *TokenBucket) drained(level *big.Rat, microseconds int64) *big.Rat {
 		level.SetInt64(0)
 	}
 	return level
-}
-
-// replay reports whether charges fit a new bucket, in exact arithmetic. They fit if and only if no
-// window holds more of them than the burst and its refill.
-func (b *TokenBucket) replay(charges []admitted) (fit bool) {
-	level, capacity, at := new(big.Rat), rat(b.capacity, b.denominator), start
-	for _, c := range charges {
-		level, at = b.drained(level, c.at-at), c.at
-		if level.Add(level, rat(b.Cost(c.units), b.denominator)).Cmp(capacity) > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// A receipt refunds nothing once the bucket has been full, whatever happened since.
-func TestOldReceiptRefundsNothing(t *testing.T) {
-	b := mustBucket(t, 10, time.Second, 5)
-	s := b.NewState()
-	receipt, _ := try(b, s, start, 5)
-	try(b, s, start+500_000, 5)
-	if give(b, s, start+500_000, 5, receipt) {
-		t.Error("an earlier receipt refunded a later charge")
-	}
-	// The same holds for a new state, as after the key has expired.
-	s = b.NewState()
-	try(b, s, start+600_000, 5)
-	if give(b, s, start+600_000, 5, receipt) {
-		t.Error("an earlier receipt refunded a charge on a new state")
-	}
-}
-
-func TestNewTokenBucketNamesEveryFault(t *testing.T) {
-	tests := []struct {
-		name   string
-		rate   int64
-		per    time.Duration
-		burst  int64
-		faults []string
-	}{
-		{"good", 1, time.Second, 1, nil},
-		{"frozen", 0, 0, 1, nil},
-		{"fastest", 1 << 42, 1, MaxUnits, nil},
-		{"slowest", 1, Longest - time.Microsecond, 1, nil},
-		{"everything negative", -1, -1, -1, []string{"Rate is -1", "Per is -1ns", "Burst is -1"}},
-		{"everything zero", 0, 0, 0, []string{"Burst is 0"}},
-		{"too fast, no period, no burst", 1<<42 + 1, 0, 0, []string{"Rate is 4398046511105", "Per is 0", "Burst is 0"}},
-		{"lifetime", 0, time.Millisecond, 1, nil},
-		{"lifetime too long", 0, Longest, 1, []string{"Per is"}},
-		{"lifetime too short", 0, time.Millisecond - time.Microsecond, 1, []string{"Per is 999µs: with Rate 0"}},
-		{"lifetime of fractions", 0, time.Second + 1, 1, []string{"Per is 1.000000001s"}},
-		{"burst too large", 1 << 42, 1, math.MaxInt64, []string{"Burst is 9223372036854775807"}},
-		{"a century", 1, Longest, 1, []string{"Burst takes more than 100 years"}},
-		{"centuries", 1, 30 * 24 * time.Hour, 1_000_000, []string{"Burst takes more than 100 years"}},
-		{"beyond 64 bits", 1, math.MaxInt64, MaxUnits, []string{"Burst takes more than 100 years"}},
-		{"frozen, too large", 0, 0, MaxCount + 1, []string{"Burst is 1000000000000001"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			b, err := NewTokenBucket(tt.rate, tt.per, tt.burst)
-			if (b == nil) != (err != nil) || (err != nil) != (tt.faults != nil) {
-				t.Fatalf("%v, %v", b, err)
-			}
-			if err == nil {
-				return
-			}
-			for _, f := range tt.faults {
-				if !strings.Contains(err.Error(), f) {
-					t.Errorf("%q does not say %q", err, f)
-				}
-			}
-			if n := len(strings.Split(err.Error(), "\n")); n != len(tt.faults) {
-				t.Errorf("%d faults instead of %d: %v", n, len(tt.faults), err)
-			}
-		})
-	}
 }
 
 func TestSharesSumToTheWhole(t *testing.T) {

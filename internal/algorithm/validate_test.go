@@ -106,108 +106,95 @@ func TestTicksAreShortest(t *testing.T) {
 	}
 }
 
-func TestNewBucketsNamesEveryFault(t *testing.T) {
-	tests := []struct {
-		name    string
-		limit   int64
-		window  time.Duration
-		buckets int
-		faults  []string
-	}{
-		{"one", 1, time.Second, 1, nil},
-		{"most", 1, time.Second, 1000, nil},
-		{"of a microsecond", 1, 7 * time.Microsecond, 7, nil},
-		{"all at once", 0, 0, 0, []string{"Limit is 0", "Window is 0s", "Buckets is 0"}},
-		{"negative", -5, -1, -1, []string{"Limit is -5", "Window is -1ns", "Buckets is -1"}},
-		{"too many", 1, time.Hour, 1001, []string{"Buckets is 1001"}},
-		{"far too many", 1, time.Hour, math.MaxInt32, []string{"Buckets is 2147483647"}},
-		{"does not divide", 1, time.Second, 3, []string{"Buckets is 3"}},
-		{"divides nanoseconds only", 1, time.Microsecond, 2, []string{"Buckets is 2"}},
-		{"more than microseconds", 1, 7 * time.Microsecond, 8, []string{"Buckets is 8"}},
-		{"no whole microseconds", 1, 1500, 1, []string{"Window is 1.5µs", "Buckets is 1"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			b, err := NewBuckets(tt.limit, tt.window, tt.buckets)
-			names(t, b != nil, err, tt.faults)
-		})
-	}
-}
+// made returns whether a constructor made a limit, and its error.
+func made[L any](l *L, err error) (bool, error) { return l != nil, err }
 
-func TestNewSlidingLogNamesEveryFault(t *testing.T) {
+func TestLimitsNameEveryFault(t *testing.T) {
 	distinct := func(n int) (all []Window) {
 		for i := range n {
 			all = append(all, Window{1, us(int64(i + 1))})
 		}
 		return all
 	}
-	tests := []struct {
-		name    string
-		windows []Window
-		faults  []string
-	}{
-		{"one", distinct(1), nil},
-		{"most", distinct(8), nil},
-		{"none", nil, []string{"Windows are 0"}},
-		{"too many", distinct(9), []string{"Windows are 9"}},
-		{"all at once", []Window{{0, 0}, {5, time.Second}, {-1, 1500}, {10_001, time.Second}, {1, quarter + time.Second}},
-			[]string{"Windows[0].Limit is 0", "Windows[0].Width is 0s", "Windows[2].Limit is -1", "Windows[2].Width is 1.5µs",
-				"Windows[3].Limit is 10001", "Windows[3].Width is 1s, as Windows[1].Width is", "Windows[4].Width is "}},
-		{"overflow", []Window{{math.MaxInt64, math.MaxInt64}}, []string{"Windows[0].Limit is 9223372036854775807", "Windows[0].Width is "}},
+	tokens := func(rate int64, per time.Duration, burst int64, faults ...string) func(*testing.T) {
+		ok, err := made(NewTokenBucket(rate, per, burst))
+		return func(t *testing.T) { names(t, ok, err, faults) }
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			l, err := NewSlidingLog(tt.windows)
-			names(t, l != nil, err, tt.faults)
-		})
+	leaky := func(rate int64, per time.Duration, capacity int64, faults ...string) func(*testing.T) {
+		ok, err := made(NewLeakyBucket(rate, per, capacity))
+		return func(t *testing.T) { names(t, ok, err, faults) }
 	}
-}
-
-func TestNewCalendarNamesEveryFault(t *testing.T) {
+	buckets := func(limit int64, window time.Duration, n int, faults ...string) func(*testing.T) {
+		ok, err := made(NewBuckets(limit, window, n))
+		return func(t *testing.T) { names(t, ok, err, faults) }
+	}
+	log := func(windows []Window, faults ...string) func(*testing.T) {
+		ok, err := made(NewSlidingLog(windows))
+		return func(t *testing.T) { names(t, ok, err, faults) }
+	}
 	year := func(n int) time.Time { return time.Date(n, 6, 1, 0, 0, 0, 0, time.UTC) }
-	tests := []struct {
-		name   string
-		limit  int64
-		every  Unit
-		in     *time.Location
-		anchor time.Time
-		faults []string
-	}{
-		{"no anchor", 1, Minute, time.UTC, time.Time{}, nil},
-		{"first anchor", 1, Year, time.UTC, year(1900), nil},
-		{"last anchor", 1, Day, time.UTC, year(2200), nil},
-		{"all at once", 0, 0, nil, year(1899), []string{"Every is 0", "In is nil", "Anchor is in the year 1899", "Limit is 0"}},
-		{"above all", math.MaxInt64, Year + 1, nil, year(2201), []string{"Every is 7", "In is nil", "Anchor is in the year 2201", "Limit is 9"}},
-		{"no such unit", 1, 255, time.UTC, time.Time{}, []string{"Every is 255"}},
-		{"negative", -1, Day, time.UTC, time.Time{}, []string{"Limit is -1"}},
-		{"no zone", 1, Day, nil, year(2025), []string{"In is nil"}},
-		{"before Christ", 1, Day, time.UTC, year(-5), []string{"Anchor is in the year -5"}},
+	calendar := func(limit int64, every Unit, in *time.Location, anchor time.Time, faults ...string) func(*testing.T) {
+		ok, err := made(NewCalendar(limit, every, in, anchor, time.UnixMicro(start)))
+		return func(t *testing.T) { names(t, ok, err, faults) }
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			c, err := NewCalendar(tt.limit, tt.every, tt.in, tt.anchor, time.UnixMicro(start))
-			names(t, c != nil, err, tt.faults)
-		})
-	}
-}
+	for name, check := range map[string]func(*testing.T){
+		"token bucket/good":              tokens(1, time.Second, 1),
+		"token bucket/frozen":            tokens(0, 0, 1),
+		"token bucket/fastest":           tokens(1<<42, 1, MaxUnits),
+		"token bucket/slowest":           tokens(1, Longest-time.Microsecond, 1),
+		"token bucket/negative":          tokens(-1, -1, -1, "Rate is -1", "Per is -1ns", "Burst is -1"),
+		"token bucket/zero":              tokens(0, 0, 0, "Burst is 0"),
+		"token bucket/all at once":       tokens(1<<42+1, 0, 0, "Rate is 4398046511105", "Per is 0", "Burst is 0"),
+		"token bucket/lifetime":          tokens(0, time.Millisecond, 1),
+		"token bucket/long lifetime":     tokens(0, Longest, 1, "Per is"),
+		"token bucket/short lifetime":    tokens(0, time.Millisecond-time.Microsecond, 1, "Per is 999µs: with Rate 0"),
+		"token bucket/part of lifetime":  tokens(0, time.Second+1, 1, "Per is 1.000000001s"),
+		"token bucket/burst too large":   tokens(1<<42, 1, math.MaxInt64, "Burst is 9223372036854775807"),
+		"token bucket/a century":         tokens(1, Longest, 1, "Burst takes more than 100 years"),
+		"token bucket/centuries":         tokens(1, 30*24*time.Hour, 1_000_000, "Burst takes more than 100 years"),
+		"token bucket/beyond 64 bits":    tokens(1, math.MaxInt64, MaxUnits, "Burst takes more than 100 years"),
+		"token bucket/frozen, too large": tokens(0, 0, MaxCount+1, "Burst is 1000000000000001"),
 
-func TestNewLeakyBucketNamesEveryFault(t *testing.T) {
-	tests := []struct {
-		name     string
-		rate     int64
-		per      time.Duration
-		capacity int64
-		faults   []string
-	}{
-		{"good", 1, time.Second, 1, nil},
-		{"all at once", 0, -1, 0, []string{"Rate is 0", "Per is -1ns", "Capacity is 0"}},
-		{"negative", -1, -1, -1, []string{"Rate is -1", "Per is -1ns", "Capacity is -1"}},
-		{"a century", 1, Longest, 1, []string{"Capacity takes more than 100 years"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			b, err := NewLeakyBucket(tt.rate, tt.per, tt.capacity)
-			names(t, b != nil, err, tt.faults)
-		})
+		"leaky bucket/good":        leaky(1, time.Second, 1),
+		"leaky bucket/all at once": leaky(0, -1, 0, "Rate is 0", "Per is -1ns", "Capacity is 0"),
+		"leaky bucket/negative":    leaky(-1, -1, -1, "Rate is -1", "Per is -1ns", "Capacity is -1"),
+		"leaky bucket/a century":   leaky(1, Longest, 1, "Capacity takes more than 100 years"),
+
+		"buckets/one":                      buckets(1, time.Second, 1),
+		"buckets/most":                     buckets(1, time.Second, 1000),
+		"buckets/of a microsecond":         buckets(1, 7*time.Microsecond, 7),
+		"buckets/all at once":              buckets(0, 0, 0, "Limit is 0", "Window is 0s", "Buckets is 0"),
+		"buckets/negative":                 buckets(-5, -1, -1, "Limit is -5", "Window is -1ns", "Buckets is -1"),
+		"buckets/too many":                 buckets(1, time.Hour, 1001, "Buckets is 1001"),
+		"buckets/far too many":             buckets(1, time.Hour, math.MaxInt32, "Buckets is 2147483647"),
+		"buckets/does not divide":          buckets(1, time.Second, 3, "Buckets is 3"),
+		"buckets/divides nanoseconds only": buckets(1, time.Microsecond, 2, "Buckets is 2"),
+		"buckets/more than microseconds":   buckets(1, 7*time.Microsecond, 8, "Buckets is 8"),
+		"buckets/no whole microseconds":    buckets(1, 1500, 1, "Window is 1.5µs", "Buckets is 1"),
+
+		"log/one":      log(distinct(1)),
+		"log/most":     log(distinct(8)),
+		"log/none":     log(nil, "Windows are 0"),
+		"log/too many": log(distinct(9), "Windows are 9"),
+		"log/all at once": log(
+			[]Window{{0, 0}, {5, time.Second}, {-1, 1500}, {10_001, time.Second}, {1, quarter + time.Second}},
+			"Windows[0].Limit is 0", "Windows[0].Width is 0s", "Windows[2].Limit is -1", "Windows[2].Width is 1.5µs",
+			"Windows[3].Limit is 10001", "Windows[3].Width is 1s, as Windows[1].Width is", "Windows[4].Width is "),
+		"log/overflow": log([]Window{{math.MaxInt64, math.MaxInt64}},
+			"Windows[0].Limit is 9223372036854775807", "Windows[0].Width is "),
+
+		"calendar/no anchor":    calendar(1, Minute, time.UTC, time.Time{}),
+		"calendar/first anchor": calendar(1, Year, time.UTC, year(1900)),
+		"calendar/last anchor":  calendar(1, Day, time.UTC, year(2200)),
+		"calendar/all at once": calendar(0, 0, nil, year(1899),
+			"Every is 0", "In is nil", "Anchor is in the year 1899", "Limit is 0"),
+		"calendar/above all": calendar(math.MaxInt64, Year+1, nil, year(2201),
+			"Every is 7", "In is nil", "Anchor is in the year 2201", "Limit is 9"),
+		"calendar/no such unit":  calendar(1, 255, time.UTC, time.Time{}, "Every is 255"),
+		"calendar/negative":      calendar(-1, Day, time.UTC, time.Time{}, "Limit is -1"),
+		"calendar/no zone":       calendar(1, Day, nil, year(2025), "In is nil"),
+		"calendar/before Christ": calendar(1, Day, time.UTC, year(-5), "Anchor is in the year -5"),
+	} {
+		t.Run(name, check)
 	}
 }
