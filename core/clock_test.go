@@ -43,10 +43,7 @@ func TestLimitsAgreeAfterClockBack(t *testing.T) {
 
 // At the start of 1970, where a zero ManualClock stands, every algorithm counts and refunds.
 func TestAlgorithmsAtZeroTime(t *testing.T) {
-	for _, l := range append(limitsOfTen, []struct {
-		name      string
-		algorithm core.Algorithm
-	}{{"window of one bucket", core.SlidingWindow{Limit: 10, Window: time.Hour, Buckets: 1}}}...) {
+	for _, l := range append(limitsOfTen, []namedLimit{{"window of one bucket", core.SlidingWindow{Limit: 10, Window: time.Hour, Buckets: 1}}}...) {
 		t.Run(l.name, func(t *testing.T) {
 			g := memoryGate(t, core.Config{Clock: new(core.ManualClock).Now})
 			policy, key := limited(t, "p", l.algorithm), newKey(t, "k")

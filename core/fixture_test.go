@@ -55,15 +55,29 @@ func memoryGate(t testing.TB, cfg core.Config) *core.Gate {
 // do not cache denials.
 func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock)) {
 	t.Helper()
+	eachOpen(t, func(t *testing.T, c *core.ManualClock, open func(core.Config) *core.Gate) {
+		f(t, open(core.Config{}), c)
+	})
+}
+
+// eachOpen is eachGate for Gates with a configuration.
+func eachOpen(t *testing.T, f func(t *testing.T, c *core.ManualClock, open func(core.Config) *core.Gate)) {
+	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		c := newClock()
-		f(t, memoryGate(t, core.Config{Clock: c.Now}), c)
+		f(t, c, func(cfg core.Config) *core.Gate {
+			cfg.Clock = c.Now
+			return memoryGate(t, cfg)
+		})
 	})
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := newClock()
-		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true})
-		g.InjectClock(micros(c))
-		f(t, g, c)
+		f(t, c, func(cfg core.Config) *core.Gate {
+			cfg.Prefix, cfg.DisableDenialCache, cfg.Clock = s.Prefix, true, c.Now
+			g := redisGate(t, s.Client(t), cfg)
+			g.InjectClock(micros(c))
+			return g
+		})
 	})
 }
 
@@ -134,12 +148,15 @@ func rounds(t testing.TB, n int) int {
 	return n
 }
 
-// limitsOfTen are limits of every algorithm that keeps state. Each has room for 10 at once, and
-// frees none of them within minutes.
-var limitsOfTen = []struct {
+// namedLimit is a limit in a table.
+type namedLimit struct {
 	name      string
 	algorithm core.Algorithm
-}{
+}
+
+// limitsOfTen are limits of every algorithm that keeps state. Each has room for 10 at once, and
+// frees none of them within minutes.
+var limitsOfTen = []namedLimit{
 	{"token bucket", core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}},
 	{"frozen", frozen(10)},
 	{"leaky bucket", core.LeakyBucket{Rate: 10, Per: time.Hour, Capacity: 10}},

@@ -281,9 +281,8 @@ func TestObserve(t *testing.T) {
 			t.Errorf("got %q\nwant %q", seen, want)
 		}
 	}
-	t.Run("memory", func(t *testing.T) { check(t, memoryGate(t, core.Config{Observe: observe})) })
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		check(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: observe}))
+	eachOpen(t, func(t *testing.T, _ *core.ManualClock, open func(core.Config) *core.Gate) {
+		check(t, open(core.Config{Observe: observe}))
 	})
 }
 

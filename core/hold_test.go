@@ -121,26 +121,13 @@ func TestHoldExpires(t *testing.T) {
 // eachGateObserved is eachGate, and counts the events of expired holds.
 func eachGateObserved(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock, expired *atomic.Int64)) {
 	t.Helper()
-	observed := func(n *atomic.Int64) core.Config {
-		return core.Config{Observe: func(_ context.Context, e core.Event) {
+	eachOpen(t, func(t *testing.T, c *core.ManualClock, open func(core.Config) *core.Gate) {
+		var n atomic.Int64
+		f(t, open(core.Config{Observe: func(_ context.Context, e core.Event) {
 			if isOp(e, core.OpHoldExpired) {
 				n.Add(1)
 			}
-		}}
-	}
-	t.Run("memory", func(t *testing.T) {
-		var n atomic.Int64
-		c, cfg := newClock(), observed(&n)
-		cfg.Clock = c.Now
-		f(t, memoryGate(t, cfg), c, &n)
-	})
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		var n atomic.Int64
-		c, cfg := newClock(), observed(&n)
-		cfg.Prefix, cfg.DisableDenialCache = s.Prefix, true
-		g := redisGate(t, s.Client(t), cfg)
-		g.InjectClock(micros(c))
-		f(t, g, c, &n)
+		}}), c, &n)
 	})
 }
 

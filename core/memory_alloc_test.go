@@ -19,10 +19,7 @@ import (
 func TestMemoryAllocatesNothing(t *testing.T) {
 	ctx := context.Background()
 	k := newKey(t, "tenant", "a user with a name that is as long as a part of a key may be at all")
-	for _, tt := range append(limitsOfTen, struct {
-		name      string
-		algorithm core.Algorithm
-	}{"per second", core.PerSecond(1_000_000)}) {
+	for _, tt := range append(limitsOfTen, namedLimit{"per second", core.PerSecond(1_000_000)}) {
 		g := memoryGate(t, core.Config{Clock: newClock().Now})
 		c := core.Charge{Policy: limited(t, "p", tt.algorithm), Key: k, Cost: 1}
 		var several []core.Charge

@@ -27,24 +27,23 @@ const (
 	processMax   = 500 // the limit
 )
 
-// unfreeable are limits of every algorithm that free nothing before the test ends, whenever it
+// unfreeable returns limits of n by every algorithm that free nothing before the test ends, whenever it
 // runs. An aligned window is so long that the next one starts in 2043.
-var unfreeable = []struct {
-	name      string
-	algorithm core.Algorithm
-}{
-	{"token bucket", core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: processMax}},
-	{"token bucket with fractional microseconds", core.TokenBucket{Rate: 7, Per: 100 * 24 * time.Hour, Burst: processMax}},
-	{"frozen", frozen(processMax)},
-	{"leaky bucket", core.LeakyBucket{Rate: 1, Per: 24 * time.Hour, Capacity: processMax}},
-	{"fixed window", core.FixedWindow{Limit: processMax, Window: 9000 * 24 * time.Hour}},
-	{"window from first", core.FixedWindow{Limit: processMax, Window: 24 * time.Hour, FromFirst: true}},
-	{"two counters", core.SlidingWindow{Limit: processMax, Window: 24 * time.Hour}},
-	{"10 buckets", core.SlidingWindow{Limit: processMax, Window: 24 * time.Hour, Buckets: 10}},
-	{"1000 buckets", core.SlidingWindow{Limit: processMax, Window: 24 * time.Hour, Buckets: 1000}},
-	{"log", core.SlidingLog{Windows: []core.Window{{Limit: processMax, Width: 24 * time.Hour}}}},
-	{"log of two windows", core.SlidingLog{Windows: []core.Window{{Limit: processMax, Width: time.Hour}, {Limit: processMax + 1, Width: 24 * time.Hour}}}},
-	{"calendar", core.Calendar{Limit: processMax, Every: core.PeriodYear, In: time.UTC}},
+func unfreeable(n int64) []namedLimit {
+	return []namedLimit{
+		{"token bucket", core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: n}},
+		{"token bucket with fractional microseconds", core.TokenBucket{Rate: 7, Per: 2 * 24 * time.Hour, Burst: n}},
+		{"frozen", frozen(n)},
+		{"leaky bucket", core.LeakyBucket{Rate: 1, Per: 24 * time.Hour, Capacity: n}},
+		{"fixed window", core.FixedWindow{Limit: n, Window: 9000 * 24 * time.Hour}},
+		{"window from first", core.FixedWindow{Limit: n, Window: 24 * time.Hour, FromFirst: true}},
+		{"two counters", core.SlidingWindow{Limit: n, Window: 24 * time.Hour}},
+		{"10 buckets", core.SlidingWindow{Limit: n, Window: 24 * time.Hour, Buckets: 10}},
+		{"1000 buckets", core.SlidingWindow{Limit: n, Window: 24 * time.Hour, Buckets: 1000}},
+		{"log", core.SlidingLog{Windows: []core.Window{{Limit: n, Width: 24 * time.Hour}}}},
+		{"log of two windows", core.SlidingLog{Windows: []core.Window{{Limit: n, Width: time.Hour}, {Limit: n + 1, Width: 24 * time.Hour}}}},
+		{"calendar", core.Calendar{Limit: n, Every: core.PeriodYear, In: time.UTC}},
+	}
 }
 
 func TestProcessesAdmitTheLimitTogether(t *testing.T) {
@@ -52,7 +51,7 @@ func TestProcessesAdmitTheLimitTogether(t *testing.T) {
 	s := redistest.Start(t)
 	children := startProcesses(t, s)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
-	for i, limit := range unfreeable {
+	for i, limit := range unfreeable(processMax) {
 		t.Run(limit.name, func(t *testing.T) {
 			if sum := sumOf(t, children, strconv.Itoa(i)); sum != processMax {
 				t.Errorf("%d admitted, the limit is %d", sum, processMax)
@@ -151,7 +150,7 @@ func TestDecidingProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		charge := core.Charge{Policy: limited(t, "p", unfreeable[i].algorithm), Key: newKey(t, strconv.Itoa(i)), Cost: 1}
+		charge := core.Charge{Policy: limited(t, "p", unfreeable(processMax)[i].algorithm), Key: newKey(t, strconv.Itoa(i)), Cost: 1}
 		var admitted atomic.Int64
 		var wg sync.WaitGroup
 		for range perProcess {

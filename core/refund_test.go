@@ -13,24 +13,6 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// limitsOf10000 are limits of every algorithm, with room for 10,000 at once.
-var limitsOf10000 = []struct {
-	name      string
-	algorithm core.Algorithm
-}{
-	{"token bucket", core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 10_000}},
-	{"token bucket with fractional microseconds", core.TokenBucket{Rate: 70, Per: time.Minute, Burst: 10_000}},
-	{"token bucket of sub-microsecond tokens", core.PerSecond(3_000_001)},
-	{"token bucket without refill", frozen(10_000)},
-	{"leaky bucket", core.LeakyBucket{Rate: 70, Per: time.Minute, Capacity: 10_000}},
-	{"fixed window", core.FixedWindow{Limit: 10_000, Window: time.Hour}},
-	{"window from first", core.FixedWindow{Limit: 10_000, Window: time.Hour, FromFirst: true}},
-	{"two counters", core.SlidingWindow{Limit: 10_000, Window: time.Hour}},
-	{"buckets", core.SlidingWindow{Limit: 10_000, Window: time.Hour, Buckets: 10}},
-	{"log", core.SlidingLog{Windows: []core.Window{{Limit: 10_000, Width: time.Hour}}}},
-	{"calendar", core.Calendar{Limit: 10_000, Every: core.PeriodDay, In: time.UTC}},
-}
-
 // eachProcesses runs f with n Gates that share their state: on every Redis, and one Gate in memory
 // n times. countKeys returns how many keys there are.
 func eachProcesses(t *testing.T, n int, f func(t *testing.T, gates []*core.Gate, countKeys func() int)) {
@@ -57,7 +39,7 @@ func TestUsedIsTheSumOfKeptUnits(t *testing.T) {
 	t.Parallel()
 	const processes, operations = 4, 1000
 	eachProcesses(t, processes, func(t *testing.T, gates []*core.Gate, countKeys func() int) {
-		for _, l := range limitsOf10000 {
+		for _, l := range append(unfreeable(9_999), namedLimit{"tokens below a microsecond", core.PerSecond(10_000_001)}) {
 			seed := rand.Uint64()
 			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
 			var (

@@ -71,14 +71,8 @@ func spendsNothing(t *testing.T, takeSnapshot snapshot, what string, call func()
 // that of its user. Its denial creates no fresh key and changes no used one.
 func TestDenialSpendsNothing(t *testing.T) {
 	t.Parallel()
-	others := append(limitsOfTen[:len(limitsOfTen):len(limitsOfTen)], struct {
-		name      string
-		algorithm core.Algorithm
-	}{"unlimited", core.Unlimited{}}, limitsOfTen[0])
-	deniers := append(limitsOfTen[:len(limitsOfTen):len(limitsOfTen)], struct {
-		name      string
-		algorithm core.Algorithm
-	}{"deny all", core.DenyAll{}})
+	others := append(limitsOfTen[:len(limitsOfTen):len(limitsOfTen)], namedLimit{"unlimited", core.Unlimited{}}, limitsOfTen[0])
+	deniers := append(limitsOfTen[:len(limitsOfTen):len(limitsOfTen)], namedLimit{"deny all", core.DenyAll{}})
 	const policies = 5
 	eachStore(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, takeSnapshot snapshot) {
 		ctx, n := t.Context(), 0

@@ -90,17 +90,9 @@ func (l *told) check(t *testing.T, want ...string) {
 // eachGateTold is eachGate with an observer.
 func eachGateTold(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock, l *told)) {
 	t.Helper()
-	t.Run("memory", func(t *testing.T) {
-		c, l := newClock(), new(told)
-		f(t, memoryGate(t, core.Config{Clock: c.Now, Observe: l.observe}), c, l)
-	})
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		c, l := newClock(), new(told)
-		g := redisGate(t, s.Client(t), core.Config{
-			Prefix: s.Prefix, DisableDenialCache: true, Observe: l.observe, Clock: c.Now,
-		})
-		g.InjectClock(micros(c))
-		f(t, g, c, l)
+	eachOpen(t, func(t *testing.T, c *core.ManualClock, open func(core.Config) *core.Gate) {
+		l := new(told)
+		f(t, open(core.Config{Observe: l.observe}), c, l)
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/redistest"
 )
 
 // watchedWait is a Gate whose first Reserve by a Limiter is told of, and which counts what goes back.
@@ -19,12 +18,12 @@ type watchedWait struct {
 	cancels  atomic.Int64
 }
 
-// eachWatchedWait runs f on a Gate in memory and on one on every Redis, whose clocks stand still.
+// eachWatchedWait is eachGate with Gates whose clocks stand still.
 func eachWatchedWait(t *testing.T, f func(t *testing.T, w *watchedWait)) {
 	t.Helper()
-	run := func(t *testing.T, open func(cfg core.Config) *core.Gate) {
+	eachOpen(t, func(t *testing.T, _ *core.ManualClock, open func(core.Config) *core.Gate) {
 		w := &watchedWait{reserved: make(chan core.Decision, 1)}
-		w.Gate = open(core.Config{DisableDenialCache: true, Observe: func(_ context.Context, e core.Event) {
+		w.Gate = open(core.Config{Observe: func(_ context.Context, e core.Event) {
 			switch e := e.(type) {
 			case *core.DecisionEvent:
 				if e.Op == core.OpReserve {
@@ -43,20 +42,6 @@ func eachWatchedWait(t *testing.T, f func(t *testing.T, w *watchedWait)) {
 			}
 		}})
 		f(t, w)
-	}
-	t.Run("memory", func(t *testing.T) {
-		run(t, func(cfg core.Config) *core.Gate {
-			cfg.Clock = newClock().Now
-			return memoryGate(t, cfg)
-		})
-	})
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		run(t, func(cfg core.Config) *core.Gate {
-			cfg.Prefix = s.Prefix
-			g := redisGate(t, s.Client(t), cfg)
-			g.InjectClock(micros(newClock()))
-			return g
-		})
 	})
 }
 

@@ -144,39 +144,29 @@ func TestWaitsAsLongAsNeeded(t *testing.T) {
 
 func TestWaitersPassInOrder(t *testing.T) {
 	tests := []struct {
-		name      string
-		algorithm core.Algorithm
-		first     time.Duration
+		name         string
+		algorithm    core.Algorithm
+		spent, n     int64
+		first, every time.Duration
 	}{
-		{"token bucket", core.TokenBucket{Rate: 4, Per: time.Second, Burst: 4}, 250 * time.Millisecond},
+		{"token bucket", core.TokenBucket{Rate: 4, Per: time.Second, Burst: 4}, 4, 1, 250 * time.Millisecond, 250 * time.Millisecond},
 		// The queue lets the next one leave when the first 4 have leaked.
-		{"leaky bucket", core.LeakyBucket{Rate: 4, Per: time.Second, Capacity: 24}, time.Second},
+		{"leaky bucket", core.LeakyBucket{Rate: 4, Per: time.Second, Capacity: 24}, 4, 1, time.Second, 250 * time.Millisecond},
+		{"leaky bucket, costs of 2", core.LeakyBucket{Rate: 10, Per: time.Second, Capacity: 40}, 0, 2, 0, 200 * time.Millisecond},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
-				w.spend(4)
-				after, order := w.queue(20, 1)
+				w.spend(tt.spent)
+				after, order := w.queue(20, tt.n)
 				for i := range after {
-					if want := tt.first + time.Duration(i)*250*time.Millisecond; order[i] != i || after[i] != want {
+					if want := tt.first + time.Duration(i)*tt.every; order[i] != i || after[i] != want {
 						t.Errorf("position %d: waiter %d after %v, want %v", i, order[i], after[i], want)
 					}
 				}
 			})
 		})
 	}
-}
-
-// A leaky bucket spaces departures by its rate and their cost. The first leaves at once.
-func TestLeakyQueueSpacesDepartures(t *testing.T) {
-	inBubble(t, core.LeakyBucket{Rate: 10, Per: time.Second, Capacity: 20}, func(t *testing.T, w *waiter) {
-		after, order := w.queue(10, 2)
-		for i := range after {
-			if want := time.Duration(i) * 200 * time.Millisecond; order[i] != i || after[i] != want {
-				t.Errorf("position %d: waiter %d after %v, want %v", i, order[i], after[i], want)
-			}
-		}
-	})
 }
 
 func TestFullLeakyQueueDeniesAtOnce(t *testing.T) {

@@ -197,38 +197,6 @@ func TestFilterOfAnotherConfiguration(t *testing.T) {
 	})
 }
 
-// An item is found for a window after it was last added, and not after two.
-func TestFilterForgets(t *testing.T) {
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		ctx := t.Context()
-		f := newFilter(t, g, bloom.Config{Name: "f", Items: 100_000, FalsePositives: 1e-9, Window: time.Minute})
-		has := func(item string, want bool) {
-			t.Helper()
-			if found, err := one(f.Test(ctx, item)); found != want || err != nil {
-				t.Errorf("%s found: %v, %v", item, found, err)
-			}
-		}
-		for i := range 5 {
-			item := fmt.Sprint("item ", i)
-			if isNew, err := one(f.TestAndAdd(ctx, item)); !isNew || err != nil {
-				t.Fatalf("%s: %v", item, err)
-			}
-			c.Advance(time.Minute)
-			has(item, true)
-			if isNew, err := one(f.TestAndAdd(ctx, item)); isNew || err != nil {
-				t.Fatalf("%s is new again: %v", item, err)
-			}
-			c.Advance(time.Minute)
-			has(item, true) // because it was added again
-			c.Advance(time.Minute)
-			has(item, false)
-		}
-		if stats, err := f.Stats(ctx); err != nil || stats.Items > 1 {
-			t.Errorf("%+v: %v", stats, err)
-		}
-	})
-}
-
 func TestFilterKeys(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -394,68 +362,6 @@ func TestFilterOfManyParts(t *testing.T) {
 	}
 	if keys := client.Keys(ctx, s.Prefix+"*").Val(); len(keys) != 0 {
 		t.Errorf("Reset left %q", keys)
-	}
-}
-
-// A million items at 1 %, and a million others.
-func TestFilterOfMillionItems(t *testing.T) {
-	t.Parallel()
-	if !long() {
-		t.Skip("needs HEADGATE_TEST_LONG")
-	}
-	ctx := t.Context()
-	s := redistest.Start(t)
-	client := s.Client(t)
-	g := redisGate(t, client, core.Config{Prefix: s.Prefix})
-	f := newFilter(t, g, bloom.Config{Name: "f", Items: 1_000_000, FalsePositives: 0.01})
-	if f.Hashes() > 7 {
-		t.Errorf("%d bits of an item", f.Hashes())
-	}
-	if err := client.ConfigSet(ctx, "slowlog-log-slower-than", "5000").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Do(ctx, "SLOWLOG", "RESET").Err(); err != nil {
-		t.Fatal(err)
-	}
-	items := numbered("in", 1_000_000)
-	for some := range slices.Chunk(items, 10_000) {
-		if err := f.Add(ctx, some...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	found, wrong := 0, 0
-	for some := range slices.Chunk(items, 10_000) {
-		here, err := f.Test(ctx, some...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found += count(here)
-	}
-	for some := range slices.Chunk(numbered("out", 1_000_000), 10_000) {
-		there, err := f.Test(ctx, some...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wrong += count(there)
-	}
-	stats, err := f.Stats(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	size := int64(0)
-	for _, key := range client.Keys(ctx, s.Prefix+"*").Val() {
-		if client.Type(ctx, key).Val() == "string" {
-			size += client.StrLen(ctx, key).Val() // of the memory, Redis's allocator rounds up
-		}
-	}
-	slow := client.SlowLogGet(ctx, 100).Val()
-	t.Logf("%d false positives, %d bytes for %d, %d commands above 5 ms, %+v", wrong, size, f.Bytes(), len(slow), stats)
-	if found != len(items) || wrong > 11_000 {
-		t.Errorf("%d of %d items are found, and %d of as many others", found, len(items), wrong)
-	}
-	const theory = 1_000_000 * 9.585 / 8
-	if float64(size) > 1.05*theory || stats.Items < 990_000 || stats.Items > 1_010_000 {
-		t.Errorf("%d bytes, in theory %.0f; %+v", size, theory, stats)
 	}
 }
 

@@ -113,7 +113,12 @@ func TestCheckServer(t *testing.T) {
 		{"garnet_version:1.1.9\r\nredis_version:7.4.3\r\n", false, "LuaTransactionMode"},
 	} {
 		client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
-		client.AddHook(informing(tt.info))
+		client.AddHook(hook(func(_ context.Context, cmds []redis.Cmder) error {
+			if info, ok := cmds[0].(*redis.StringCmd); ok && cmds[0].Name() == "info" {
+				info.SetVal(tt.info)
+			}
+			return nil
+		}))
 		err := trips.New(trips.Config{Client: client, Cluster: tt.cluster}).Check(t.Context())
 		if (err != nil) != (tt.words != "") ||
 			err != nil && (!errors.Is(err, trips.ErrServer) || !strings.Contains(err.Error(), tt.words)) {
@@ -121,22 +126,4 @@ func TestCheckServer(t *testing.T) {
 		}
 		client.Close()
 	}
-}
-
-// informing is a hook that answers INFO, and anything else with nothing.
-type informing string
-
-func (informing) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h informing) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
-		if info, ok := cmd.(*redis.StringCmd); ok && cmd.Name() == "info" {
-			info.SetVal(string(h))
-		}
-		return nil
-	}
-}
-
-func (informing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }

@@ -23,12 +23,6 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// rejection is an error reply of Redis.
-type rejection string
-
-func (r rejection) Error() string { return string(r) }
-func (rejection) RedisError()     {}
-
 // post sends letters with these texts while two round trips are in flight, lets the server go on,
 // and returns the round trips that follow: the texts of each command. A text begins with the
 // letter's kind.
@@ -177,7 +171,7 @@ func TestDoAllEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, errs := past(t, false, func(ctx context.Context, cmd redis.Cmder) error {
 			if slices.Contains(texts(cmd), "a-bad") {
-				cmd.SetErr(rejection("WRONGTYPE Operation against a key holding the wrong kind of value"))
+				cmd.SetErr(reply("WRONGTYPE Operation against a key holding the wrong kind of value"))
 				return nil
 			}
 			return answers(ctx, cmd)
@@ -238,7 +232,7 @@ func TestFailureOfOneCallSplitsItsScript(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				serve := func(cmd redis.Cmder) {
 					if slices.Contains(texts(cmd), "a-bad") {
-						cmd.SetErr(rejection(failure))
+						cmd.SetErr(reply(failure))
 					} else {
 						answer(cmd)
 					}
@@ -260,7 +254,7 @@ func TestUnknownScriptIsSentWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		serve := func(cmd redis.Cmder) {
 			if cmd.Name() == "evalsha" && texts(cmd)[0] == "b1" {
-				cmd.SetErr(rejection("NOSCRIPT No matching script. Please use EVAL."))
+				cmd.SetErr(reply("NOSCRIPT No matching script. Please use EVAL."))
 			} else {
 				answer(cmd)
 			}
