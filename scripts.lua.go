@@ -39,6 +39,8 @@ func scripts() map[string][]string {
 		"sliding_window": slices.Concat(clock, []string{"decide/straight.lua for sliding_window"}),
 		"admit": slices.Concat(clock,
 			function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
+		"answer": slices.Concat(clock,
+			function("decide(KEYS, ARGV, now, margin, take)", decision), []string{"once/answer.lua"}),
 		"lease": slices.Concat(clock, lease, []string{"lease/batch.lua"}),
 		"slot":  slices.Concat(clock, []string{"lease/vacant.lua", "lease/short.lua"}),
 		"filter": slices.Concat(
@@ -80,6 +82,7 @@ const mark = "--: "
 //     under limits of that algorithm.
 //   - admit decides a request and takes a slot of a semaphore, both or neither. It keeps the holds
 //     and the adjustments of charges.
+//   - answer decides a request and keeps a text beside what it charges, both or neither.
 //   - lease grants, renews and releases the leases of a semaphore, and slot those of a key that
 //     nobody else uses.
 //   - filter asks a Bloom filter.

@@ -22,6 +22,7 @@ func init() {
 	hub.KeyAt = func(path string) any { return keyAt(path) }
 	hub.Admit = admit
 	hub.Mark = mark
+	hub.Answer = answer
 	hub.Forgive = forgive
 	hub.Cool = cool
 	hub.Heed = heed
@@ -123,13 +124,21 @@ func (g *Gate) takesSlot(charges []Charge, outermost string) bool {
 }
 
 // mark is hub.Mark.
-func mark(ctx context.Context, g *Gate, p *Policy, key Key) error {
+func mark(ctx context.Context, g *Gate, p *Policy, key Key, answer []byte) error {
 	done := &Blocklist{g, p}
 	_, err := done.send(ctx, key, func(r *request.Request, b *algorithm.Block) {
-		r.Op = algorithm.Force
+		r.Op = algorithm.Decide
 		r.Charges[0].Cost = b.Cost(1)
+		r.Answer, r.AnswerFor = answer, b.Most().Microseconds()
 	})
 	return err
+}
+
+// answer is hub.Answer.
+func answer(ctx context.Context, g *Gate, p *Policy, key Key) ([]byte, error) {
+	var c charge
+	c.at(key, p.own)
+	return g.store.Answer(g.bound(ctx), &c.Charge)
 }
 
 // forgive is hub.Forgive.

@@ -119,7 +119,7 @@ func (r *resetting) forget(ctx context.Context, l *link, key core.Key, e stored.
 	case e.Label == "" && e.Redis == "": // holds alone
 		return nil
 	case e.Label == "":
-		names = append(names, e.Redis+":h2")
+		names = append(names, e.Redis+":h2", e.Redis+":an1")
 	}
 	return r.within(ctx, func(ctx context.Context) error { return l.client.Del(ctx, names...).Err() })
 }

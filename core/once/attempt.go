@@ -38,7 +38,12 @@ func (a *Attempt) Context() context.Context {
 // it again in the background, until Redis has it or the Gate is closed. The key stays taken
 // meanwhile, as long as its lease can be renewed. If the lease was lost before, the error wraps
 // semaphore.ErrLeaseLost: the key is remembered, and another caller may have worked on it too.
-func (a *Attempt) Succeed(ctx context.Context) error {
+func (a *Attempt) Succeed(ctx context.Context) error { return a.SucceedWith(ctx, nil) }
+
+// SucceedWith is Succeed, and keeps an answer in the same step, which Once.Answer returns until the
+// Window is over. If another caller has recorded the key before, because the lease was lost, its answer
+// stays.
+func (a *Attempt) SucceedWith(ctx context.Context, answer []byte) error {
 	if a == nil || a.ended.Swap(true) {
 		return nil
 	}
@@ -49,7 +54,7 @@ func (a *Attempt) Succeed(ctx context.Context) error {
 	default:
 	}
 	ctx = context.WithoutCancel(ctx)
-	err := a.remember(ctx)
+	err := a.remember(ctx, answer)
 	if err == nil && lost {
 		err = fmt.Errorf("once: %w", semaphore.ErrLeaseLost)
 	}
@@ -63,7 +68,7 @@ func (a *Attempt) Succeed(ctx context.Context) error {
 		// What is done is done, also if the lease is lost, and whatever Redis answers: an operator
 		// gives a right or a password back.
 		for pause := breaker.Pause; tasks.Sleep(pause); pause = min(2*pause, longestPause) {
-			if a.remember(ctx) == nil {
+			if a.remember(ctx, answer) == nil {
 				break
 			}
 		}
@@ -73,8 +78,8 @@ func (a *Attempt) Succeed(ctx context.Context) error {
 }
 
 // remember works on a closed Gate too, whose holders finish.
-func (a *Attempt) remember(ctx context.Context) error {
-	return mark(ctx, a.once.gate, a.once.done, a.key)
+func (a *Attempt) remember(ctx context.Context, answer []byte) error {
+	return mark(ctx, a.once.gate, a.once.done, a.key, answer)
 }
 
 // Fail lets the next caller try. If it fails, it is sent again in the background until Redis

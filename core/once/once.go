@@ -100,8 +100,11 @@ func donePolicy(name string, window time.Duration) (*core.Policy, error) {
 	})
 }
 
-// mark is hub.Mark.
-var mark = hub.Mark.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
+// These are hub.Mark and hub.Answer.
+var (
+	mark     = hub.Mark.(func(context.Context, *core.Gate, *core.Policy, core.Key, []byte) error)
+	answerOf = hub.Answer.(func(context.Context, *core.Gate, *core.Policy, core.Key) ([]byte, error))
+)
 
 // Gate returns the Gate of the Once, or nil for the zero value.
 func (o *Once) Gate() *core.Gate { return o.gate }
@@ -179,6 +182,16 @@ func (o *Once) Do(
 	}
 	succeeded = true
 	return a.Succeed(ctx)
+}
+
+// Answer returns what Attempt.SucceedWith has kept for a key that is done. It is empty if nothing was
+// kept. The errors are those of Redis.
+func (o *Once) Answer(ctx context.Context, key core.Key) ([]byte, error) {
+	answer, err := answerOf(ctx, o.gate, o.done, key)
+	if err != nil {
+		return nil, fmt.Errorf("once: %w", err)
+	}
+	return answer, nil
 }
 
 // Forget forgets that a key is done. It does not end work on the key. Other processes remember the

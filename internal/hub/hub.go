@@ -95,11 +95,17 @@ var (
 	//	func(*core.Reservation) bool
 	Kept any
 
-	// Mark spends one strike on a key under a policy whose Algorithm is a core.Block. It works on a
-	// closed Gate too.
+	// Mark spends one strike, which blocks, on a key under a policy whose Algorithm is a core.Block,
+	// unless the key is blocked. It keeps the answer, which may be empty, as long as the block lasts.
+	// It works on a closed Gate too.
 	//
-	//	func(context.Context, *core.Gate, *core.Policy, core.Key) error
+	//	func(context.Context, *core.Gate, *core.Policy, core.Key, []byte) error
 	Mark any
+
+	// Answer returns what Mark has kept, or nothing.
+	//
+	//	func(context.Context, *core.Gate, *core.Policy, core.Key) ([]byte, error)
+	Answer any
 
 	// Forgive lets the next block of a key under a policy whose Algorithm is a core.Block be as short
 	// as the first one, unless the key is blocked.

@@ -52,6 +52,13 @@ func (s *Store) decide(r *request.Request) error {
 	}
 	r.Buffer = reply
 	_, _ = r.Settle(reply) // the model's replies are complete
+	if c := r.Charges[0]; len(r.Answer) > 0 && c.Receipt() != 0 {
+		in := s.of(c)
+		e := in.entry(c.Hash, c.Key, c.Suffix)
+		e.answer, e.next = &answer{r.Answer, now + r.AnswerFor}, nil
+		in.remove(c.Hash, c.Key, c.Suffix)
+		in.add(c.Hash, e, now)
+	}
 	return nil
 }
 

@@ -26,7 +26,14 @@ type entry struct {
 	key, suffix string
 	state       algorithm.State // or nil, if there is only what is kept beside it
 	kept        *algorithm.Kept // or nil
+	answer      *answer         // or nil
 	next        *entry
+}
+
+// answer is the answer of a request, and until when it is kept.
+type answer struct {
+	text  []byte
+	until int64
 }
 
 // expires returns when nothing of the entry counts any more.
@@ -51,17 +58,20 @@ func (e *entry) spent(now int64) float64 {
 
 // find returns the state of a key and what is kept beside it, or nil.
 func (s *shard) find(hash uint64, key, suffix string) (algorithm.State, *algorithm.Kept) {
+	e := s.entry(hash, key, suffix)
+	return e.state, e.kept
+}
+
+// entry returns the entry of a key, or an empty one.
+func (s *shard) entry(hash uint64, key, suffix string) entry {
 	e, ok := s.keys[hash]
-	if !ok {
-		return nil, nil
-	}
-	for e.key != key || e.suffix != suffix {
+	for ok && (e.key != key || e.suffix != suffix) {
 		if e.next == nil {
-			return nil, nil
+			return entry{}
 		}
 		e = *e.next
 	}
-	return e.state, e.kept
+	return e
 }
 
 // each calls f with each entry, under the lock.

@@ -40,6 +40,17 @@ func (s *Store) Split([]*request.Charge) [][]*request.Charge { return nil }
 // TakesSlot implements request.Store.
 func (s *Store) TakesSlot([]*request.Charge, string) bool { return false }
 
+// Answer implements request.Store.
+func (s *Store) Answer(_ context.Context, c *request.Charge) ([]byte, error) {
+	in := s.of(c)
+	in.Lock()
+	defer in.Unlock()
+	if e := in.entry(c.Hash, c.Key, c.Suffix); e.answer != nil && s.clock() < e.answer.until {
+		return e.answer.text, nil
+	}
+	return nil, nil
+}
+
 // Reset implements request.Store.
 func (s *Store) Reset(_ context.Context, c *request.Charge) error {
 	in := s.of(c)

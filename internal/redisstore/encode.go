@@ -13,6 +13,9 @@ func (b *batch) Command() trips.Command {
 	keys := b.later()
 	straight, one := b.straight(), false
 	switch {
+	case len(b.calls[0].requests[0].Answer) > 0:
+		script = b.schema.answer
+		b.answer(&b.calls[0].requests[0], keys)
 	case b.calls[0].alone:
 		script = b.schema.admit
 		b.alone(&b.calls[0].requests[0], keys)
@@ -190,4 +193,15 @@ func (b *batch) alone(r *request.Request, number int) {
 		b.generalRun(0, 1)
 	}
 	b.admission(r)
+}
+
+// answer writes KEYS and ARGV of lua/once/answer.lua, which decides one request. Number is the word of the
+// number of KEYS.
+func (b *batch) answer(r *request.Request, number int) {
+	b.keyNames(number)
+	b.key(answerName(b.schema.prefix, b.keys[0]))
+	b.set(number, int64(len(b.words)-number-1))
+	b.general()
+	b.int(r.AnswerFor / 1000) // not longer than the state
+	b.words = append(b.words, word{value: r.Answer})
 }

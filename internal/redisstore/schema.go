@@ -23,8 +23,8 @@ type schema struct {
 
 // scripts are those that a Store runs.
 type scripts struct {
-	decide, admit, lease, slot, filter *trips.Script
-	window, slidingWindow              *trips.Script // decide under one algorithm
+	decide, admit, answer, lease, slot, filter *trips.Script
+	window, slidingWindow                      *trips.Script // decide under one algorithm
 
 	reset, policies *redis.Script
 }
@@ -44,7 +44,7 @@ func ownScripts() scripts {
 func newScripts(source func(name string) string) scripts {
 	script := func(name string) *trips.Script { return trips.NewScript(source(name)) }
 	return scripts{
-		decide: script("decide"), admit: script("admit"), lease: script("lease"),
+		decide: script("decide"), admit: script("admit"), answer: script("answer"), lease: script("lease"),
 		window: script("window"), slidingWindow: script("sliding_window"),
 		slot: script("slot"), filter: script("filter"), reset: redis.NewScript(source("reset")),
 		policies: redis.NewScript(source("policies")),

@@ -51,11 +51,35 @@ func (s *Store) outcome(ctx context.Context, err error) error {
 // Reset implements request.Store.
 func (s *Store) Reset(ctx context.Context, c *request.Charge) error {
 	name, holds := s.Prefix+c.Key+c.Stored(), s.Prefix+c.Key+c.Suffix+request.HoldsSuffix
+	answer := answerName(s.Prefix, c)
 	args := s.clocked([]any{c.Label})
 	return s.outcome(ctx, s.Servers.Within(ctx, func(ctx context.Context) error {
 		if c.Label == "" {
-			return s.Client.Del(ctx, name, holds).Err()
+			return s.Client.Del(ctx, name, holds, answer).Err()
 		}
 		return s.reset.Run(ctx, s.Client, []string{name, holds}, args...).Err()
 	}))
+}
+
+// answerName returns the name of the answer that is kept beside the state of a charge.
+func answerName(prefix string, c *request.Charge) string {
+	return prefix + c.Key + c.Suffix + request.AnswerSuffix
+}
+
+// Answer implements request.Store. A script asks, because a client may read from replicas, which may
+// not have the answer yet.
+func (s *Store) Answer(ctx context.Context, c *request.Charge) ([]byte, error) {
+	k := s.newSingle(s.answer, c.Outermost())
+	k.texts = true
+	k.Bound(ctx, s.Timeout)
+	k.int(1)
+	k.key(answerName(s.Prefix, c))
+	if err := s.Servers.Do(ctx, &k.Call); err != nil {
+		return nil, s.outcome(ctx, err)
+	}
+	if len(k.reply.Values) == 0 {
+		return nil, nil
+	}
+	text, _ := k.reply.Values[0].(string)
+	return []byte(text), nil
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/headgate/headgate/internal/lease"
 )
 
-// What follows the name of a state in the names of its holds and of its adjustments, and what follows
-// a key in the name of its bundle.
+// What follows the name of a state in the names of its holds, its adjustments and its answer, and what
+// follows a key in the name of its bundle.
 const (
 	HoldsSuffix       = ":h2"
 	AdjustmentsSuffix = ":a2"
+	AnswerSuffix      = ":an1"
 	BundleSuffix      = ":tb3"
 )
 
@@ -120,6 +121,10 @@ type Request struct {
 	// Slot is taken if the charges are admitted. If it is not free, nothing is spent. It may be
 	// nil.
 	Slot *Slot
+	// Answer is kept beside the state of the one charge, which has no holds and no adjustments, if it
+	// is spent. It is not kept if it is empty.
+	Answer    []byte
+	AnswerFor int64 // microseconds
 
 	Verdict int64 // the store fills it in; see algorithm.Operation
 	// Unseeded says that nothing was decided, because a key is to be seeded first.
@@ -195,7 +200,7 @@ func (r *Request) Beside() bool {
 
 // Alone reports whether the request shares its script with no other.
 func (r *Request) Alone() bool {
-	return r.Slot != nil || r.Op.Adjusts() || r.Beside()
+	return r.Slot != nil || len(r.Answer) > 0 || r.Op.Adjusts() || r.Beside()
 }
 
 // IsBound reports whether the request is meant for one period.

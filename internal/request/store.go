@@ -11,7 +11,9 @@ import (
 type Store interface {
 	// Decide answers every request, in order and in one step, or returns an error and answers none.
 	Decide(ctx context.Context, requests []Request) error
-	// Reset forgets the state of a charge.
+	// Answer returns what a Request has kept beside the state of a charge, or nothing.
+	Answer(ctx context.Context, c *Charge) ([]byte, error)
+	// Reset forgets the state of a charge, and its answer.
 	Reset(ctx context.Context, c *Charge) error
 	// Scan calls f with the key and the value of each state of that suffix, and with the time in
 	// microseconds, until f returns false.

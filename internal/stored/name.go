@@ -19,6 +19,7 @@ const (
 	State       Kind = "state"       // what is spent of one limit that is no bucket
 	Holds       Kind = "holds"       // the holds of a state
 	Adjustments Kind = "adjustments" // of a state
+	Answer      Kind = "answer"      // of work that is done, beside the state that says so
 	Threshold   Kind = "threshold"   // one was told for a state, or is being told
 	Scope       Kind = "scope"       // a part of a semaphore at an outermost key
 	Override    Kind = "override"    // of the plan of a tenant, or the latest changes of all
@@ -85,6 +86,8 @@ func parseBeside(words []string, word string) (n Name, ok bool) {
 		return ofState(Holds, words[:last], "")
 	case ":"+word == request.AdjustmentsSuffix:
 		return ofState(Adjustments, words[:last], "")
+	case ":"+word == request.AnswerSuffix:
+		return ofState(Answer, words[:last], "")
 	case thresholdForm.MatchString(word):
 		return ofState(Threshold, words[:last], word)
 	case word == "claim" && thresholdForm.MatchString(words[last-1]):

@@ -203,7 +203,7 @@ func (r *Reader) limits(
 			holds[f.state()] = pipe.ZRangeWithScores(ctx, f.Redis, 0, -1)
 		case Adjustments:
 			adjusted[f.state()] = pipe.HGetAll(ctx, f.Redis)
-		case Override, Filter, Threshold:
+		case Override, Filter, Threshold, Answer:
 			s.Others = append(s.Others, f)
 		}
 	}

@@ -25,6 +25,7 @@ func TestParse(t *testing.T) {
 		"{acme}:api:fw2":        {Kind: stored.State, Path: "{acme}", Of: "api", Tag: "fw2"},
 		"{a}:x:sw2zik0zj:sw2q":  {Kind: stored.State, Path: "{a}:x", Of: "sw2zik0zj", Tag: "sw2q"},
 		"{acme}:api:tb2:h2":     {Kind: stored.Holds, Path: "{acme}", Of: "api", Tag: "tb2"},
+		"{k}:ids.once:bl1:an1":  {Kind: stored.Answer, Path: "{k}", Of: "ids.once", Tag: "bl1"},
 		"{acme}:u:month:ca2M1x:a2": {
 			Kind: stored.Adjustments, Path: "{acme}:u", Of: "month", Tag: "ca2M1x",
 		},
