@@ -2,6 +2,7 @@ package adapters_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -430,12 +431,20 @@ var watchers = []watcher{
 		}
 	}},
 	{"Replay", func(t *testing.T, e ending) {
-		f := newFixture(t)
-		ids := core.Must(once.New(f.gate, once.Config{Name: "ids", Window: time.Hour}))
-		replay := core.Must(nethttp.NewReplay(nil, nethttp.ReplayConfig{Once: ids, ID: keyfunc.Must(keyfunc.Header("Idempotency-Key"))}))
-		h := e.build(replay)
-		e.want(t, h)
-		e.again(t, h, e.status < 400 && !e.failed, http.StatusConflict)
+		for _, status := range []int{http.StatusConflict, 0} { // 0 repeats the answer
+			f := newFixture(t)
+			replay := core.Must(nethttp.NewReplay(nil, nethttp.ReplayConfig{
+				Once: core.Must(once.New(f.gate, once.Config{Name: "ids", Window: time.Hour})),
+				ID:   keyfunc.Must(keyfunc.Header("Idempotency-Key")), HandledStatus: status,
+			}))
+			h := e.build(replay)
+			e.want(t, h)
+			refusal := cmp.Or(status, e.status)
+			if e.status == http.StatusSwitchingProtocols || strings.Contains(e.name, "flush") { // none is kept
+				refusal = http.StatusConflict
+			}
+			e.again(t, h, e.status < 400 && !e.failed, refusal)
+		}
 	}},
 }
 

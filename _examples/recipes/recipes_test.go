@@ -215,6 +215,38 @@ func TestHourlyRunsOnce(t *testing.T) {
 	})
 }
 
+// A retry gets the payment's number again, another tenant a payment of its own, and a payment that was
+// declined stays so.
+func TestPaymentsAreAnsweredAgain(t *testing.T) {
+	each(t, func(t *testing.T, gate *core.Gate) {
+		made := 0
+		h := Payments(gate, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			made++
+			if r.Header.Get("Idempotency-Key") == "poor" {
+				http.Error(w, "declined", http.StatusPaymentRequired)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprint(w, "payment ", made)
+		}), []byte("0123456789abcdef"))
+		for _, step := range []struct{ tenant, id, body, want string }{
+			{"acme", "a", "5 EUR", "201 payment 1"}, {"acme", "a", "5 EUR", "201 payment 1"}, {"acme", "a", "6 EUR", "422"},
+			{"other", "a", "5 EUR", "201 payment 2"}, {"acme", "poor", "9 EUR", "402 declined"}, {"acme", "poor", "9 EUR", "402 declined"},
+		} {
+			r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader(step.body))
+			r.Header.Set("Idempotency-Key", step.id)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tenantKey{}, step.tenant)))
+			if got := fmt.Sprint(w.Code, " ", w.Body); !strings.HasPrefix(got, step.want) {
+				t.Errorf("%v: %s", step, got)
+			}
+		}
+		if made != 3 {
+			t.Errorf("%d payments", made)
+		}
+	})
+}
+
 func TestMessagesAreLimited(t *testing.T) {
 	each(t, func(t *testing.T, gate *core.Gate) {
 		handled := make(chan struct{}, 15)

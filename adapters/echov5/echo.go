@@ -50,6 +50,10 @@ func WithConfig(g nethttp.Admitter, cfg Config) echo.MiddlewareFunc {
 			if !x.Allowed() {
 				defer func() { c.SetRequest(x.Finish(c.Request(), x.Status())) }()
 				x.WriteHeaders(c.Response().Header())
+				if x.Replayed() {
+					g.Refuse(c.Response(), c.Request(), &x.Admission)
+					return nil
+				}
 				return refuse(c, &x.Admission, cfg)
 			}
 			returned := false

@@ -49,7 +49,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 		if !x.Allowed() {
 			defer func() { c.Request = x.Finish(c.Request, x.Status()) }()
 			x.WriteHeaders(c.Writer.Header())
-			if cfg.Refuse != nil {
+			if cfg.Refuse != nil && !x.Replayed() {
 				cfg.Refuse(c, &x.Admission)
 			} else {
 				g.Refuse(c.Writer, c.Request, &x.Admission)
@@ -125,6 +125,9 @@ func (w *writer) WriteHeader(status int) {
 func (w *writer) Write(p []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(p)
 	w.x.Wrote(int64(n))
+	if w.x.Record(p, err) {
+		return len(p), nil
+	}
 	return n, err
 }
 
@@ -132,7 +135,16 @@ func (w *writer) Write(p []byte) (int, error) {
 func (w *writer) WriteString(s string) (int, error) {
 	n, err := w.ResponseWriter.WriteString(s)
 	w.x.Wrote(int64(n))
+	if w.x.Watches() && w.x.Record([]byte(s), err) {
+		return len(s), nil
+	}
 	return n, err
+}
+
+// Flush implements http.Flusher.
+func (w *writer) Flush() {
+	w.x.RecordStream()
+	w.ResponseWriter.Flush()
 }
 
 // Hijack implements http.Hijacker.
@@ -140,6 +152,7 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	began := w.Written()
 	conn, rw, err := w.ResponseWriter.Hijack()
 	if err == nil {
+		w.x.RecordStream()
 		w.hijacked, w.switched = true, !began
 	}
 	return conn, rw, err

@@ -22,6 +22,8 @@ type Admission struct {
 	full       *semaphore.FullError
 	fullCap    *Cap // that refused the request, or nil
 	lease      *semaphore.Lease
+	answer     *answer       // that is repeated, or nil
+	lost       loss          // why it is not
 	busy       time.Duration // another request with the id runs, and may for that time
 	written    int64         // bytes of the response's body
 	status     int32
@@ -32,6 +34,7 @@ type Admission struct {
 	capped     bool        // Config.Slot applies
 	ownCaps    bool        // a cap has the limit of the plan
 	handled    bool        // the request's id was handled before
+	differs    bool        // from the request that was
 	skipped    bool        // nobody decided
 	planned    bool        // Config.Plan was asked
 
@@ -75,8 +78,9 @@ func (a *Admission) Decision() *core.Decision {
 //   - 403 for a request that Config.Deny or a BlockRule.Trap refuses
 //   - Config.DenyAllStatus, 403 by default, for a request that a core.DenyAll denies, such as one
 //     for what the customer's plan does not include
-//   - 409 for a request whose id another one has, which runs; ReplayConfig.HandledStatus for one
-//     whose id was handled
+//   - 409 for a request whose id another one has, which runs
+//   - the status of the answer that is repeated to a request whose id was handled; 422 if another
+//     request has its id; ReplayConfig.HandledStatus or 409 if there is no answer
 //   - 413 for a body that http.MaxBytesReader rejects, and for a cost that is above what a limit
 //     ever allows
 //   - 429 for what the client itself has spent, for the slots it holds, and for a blocked client
@@ -86,6 +90,10 @@ func (a *Admission) Decision() *core.Decision {
 //
 // Config.Dialect may have another status in place of one of these.
 func (a *Admission) Status() int { return int(a.status) }
+
+// Replayed reports whether Refuse repeats the answer to an earlier request with the id. An adapter that
+// answers refusals in its own way leaves these to Admitter.Refuse. A nil Admission repeats nothing.
+func (a *Admission) Replayed() bool { return a != nil && a.answer != nil }
 
 // StatusText returns the Status in words, such as Too Many Requests, or "" if the request may go
 // on.

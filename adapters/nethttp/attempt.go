@@ -11,20 +11,21 @@ import (
 type attempt struct {
 	work      *once.Attempt
 	succeeded func(r *http.Request, status int) bool // or nil
+	recording *recording                             // or nil
 }
 
 // errID is wrapped by the errors of a ReplayConfig.ID.
 var errID = errors.New("nethttp: id")
 
-// end remembers or forgets the id, given the status of the response. failed says that the handler
-// has failed whatever the status is.
-func (t *attempt) end(r *http.Request, status int, failed func() bool) {
+// end remembers or forgets the id, given the header and the status of the response. failed says that
+// the handler has failed whatever the status is.
+func (t *attempt) end(r *http.Request, h http.Header, status int, failed func() bool) {
 	defer func() { _ = t.work.Fail(r.Context()) }() // does nothing after Succeed
 	succeeded := status < http.StatusBadRequest
 	if t.succeeded != nil {
 		succeeded = t.succeeded(r, status)
 	}
 	if succeeded && !failed() {
-		_ = t.work.Succeed(r.Context()) // it is sent again
+		_ = t.work.SucceedWith(r.Context(), t.recording.end(h, r, status)) // it is sent again
 	}
 }

@@ -15,6 +15,10 @@ func (a *Admission) Detail() string {
 	switch {
 	case a.full != nil:
 		return a.fullDetail()
+	case a.differs:
+		return "A request with this id had another method, target or body."
+	case a.handled && a.lost != "":
+		return "A request with this id was handled before. " + a.lost.detail()
 	case a.handled:
 		return "A request with this id was handled before."
 	case a.busy > 0:

@@ -42,8 +42,14 @@ func (x *Exchange) WriteHeaders(h http.Header) {
 	}
 	x.headers = h
 	x.guard.dialect().WriteHeaders(h, &x.Admission)
-	if x.Allowed() {
+	switch {
+	case x.Allowed():
 		return
+	case x.Replayed():
+		h.Set("Idempotency-Replayed", "true")
+		return
+	case x.lost != "":
+		h.Set("Idempotency-Not-Replayed", string(x.lost))
 	}
 	h.Set("Cache-Control", "no-store") // RFC 6585, section 4: a cache must not store a 429
 	wait, ok := x.RetryAfter()

@@ -34,7 +34,7 @@ func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
 	defer func() { _ = x.lease.Release(ctx) }() // also if a Settle panics
 	own := x.ownRequest(r)
 	if x.attempt != nil {
-		defer x.attempt.end(own, status, x.failed.Load)
+		defer x.attempt.end(own, x.headers, status, x.failed.Load)
 	}
 	switch {
 	case !x.settles():

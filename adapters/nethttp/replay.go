@@ -40,9 +40,12 @@ type ReplayConfig struct {
 	// status below 400. It is not asked about a handler that panics, about one that writes nothing
 	// after its context has ended, and after Admission.Fail: these have failed.
 	Succeeded func(r *http.Request, status int) bool
-	// HandledStatus is the status for a request whose id was handled. Zero means 409. A sender of
-	// webhooks wants one below 300; the response has no body then. There is no Retry-After.
+	// HandledStatus is the status for a request whose id was handled. Then no answer is kept or
+	// repeated, and nothing is compared. A sender of webhooks wants one below 300; the response has no
+	// body then. There is no Retry-After. Zero repeats the answer.
 	HandledStatus int
+	// Answers says what is kept of an answer.
+	Answers Answers
 	// Skip returns true for requests whose ids do not matter. Nil skips none.
 	Skip func(*http.Request) bool
 }
@@ -51,16 +54,27 @@ type ReplayConfig struct {
 // webhook. It stands around a Guard, if there is one: it looks for the id after the Guard has
 // admitted the request or skipped it, in a round trip of its own.
 //
-// A Replay answers a request whose id was handled with HandledStatus. While a request is being
-// handled, others with its id wait for at most MaxWait. Then they are refused with 409 and
-// Retry-After. If the handler fails, the next request with the id goes on. A refused request keeps
-// what it has spent under the rules, also one without an id.
+// A Replay repeats the answer of the handler to a request whose id was handled, with the header
+// Idempotency-Replayed: true. Another request under the id, by method, target or body, is refused with
+// 422. An answer that was not kept is not repeated: the request is refused with 409, and the header
+// Idempotency-Not-Replayed says why. That is one of 500 and above, one that was flushed, hijacked or
+// text/event-stream, one whose body or whose request's body is larger than Answers.MaxBytes, and one
+// that is shorter than its Content-Length.
+//
+// While a request is being handled, others with its id wait for at most MaxWait. Then they are refused
+// with 409 and Retry-After. If the handler fails, the next request with the id goes on. A refused
+// request keeps what it has spent under the rules, also one without an id and one whose answer is
+// repeated.
+//
+// The Replay reads the body of a request, up to Answers.MaxBytes, before the handler begins. If the
+// client leaves while the answer is written, writes go on without an error, as far as it is kept.
 //
 // While Redis does not answer, requests are refused with 503. See once.Once for what it guarantees.
 // A Replay is immutable and safe for concurrent use.
 type Replay struct {
-	guard *Guard // or nil
-	cfg   ReplayConfig
+	guard  *Guard // or nil
+	cfg    ReplayConfig
+	keeper *keeper // nil if answers are not kept
 }
 
 // NewReplay returns a Replay around a Guard, or every fault of the configuration at once. The Guard
@@ -88,10 +102,14 @@ func NewReplay(guard *Guard, cfg ReplayConfig) (*Replay, error) {
 	if s := cfg.HandledStatus; s != 0 && (s < 200 || s > 599) {
 		fault("HandledStatus is %d: it must be 0 or between 200 and 599", s)
 	}
+	p := &Replay{guard: guard, cfg: cfg, keeper: newKeeper(cfg.Answers, fault)}
+	if cfg.HandledStatus != 0 {
+		p.keeper = nil
+	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return &Replay{guard: guard, cfg: cfg}, nil
+	return p, nil
 }
 
 var errInvalidReplay = errors.New("nethttp: the Replay is nil or zero: NewReplay must make it")
@@ -109,13 +127,16 @@ func (p *Replay) Check() error {
 // not make p.
 func (p *Replay) Handler(next http.Handler) http.Handler { return handler(p, next) }
 
-// Refuse answers a request that was not admitted, as the Guard does.
+// Refuse answers a request that was not admitted: it repeats an answer, or refuses as the Guard does.
 func (p *Replay) Refuse(w http.ResponseWriter, r *http.Request, a *Admission) {
-	if p == nil || p.guard == nil {
+	switch {
+	case a.Replayed():
+		a.answer.write(w, r)
+	case p == nil || p.guard == nil:
 		new(Guard).Refuse(w, r, a)
-		return
+	default:
+		p.guard.Refuse(w, r, a)
 	}
-	p.guard.Refuse(w, r, a)
 }
 
 // Admit decides on a request as the Guard does, and begins to handle its id. It is for adapters; see
@@ -194,6 +215,13 @@ func (p *Replay) attempt(x *Exchange, r *http.Request, id core.Key) error {
 	if x.lease != nil {
 		ctx = x.lease.Context()
 	}
+	print := ""
+	if p.keeper != nil {
+		var err error
+		if print, err = p.keeper.fingerprint(r); err != nil {
+			return err
+		}
+	}
 	if p.cfg.MaxWait > 0 {
 		x.mayWait(r)
 	}
@@ -202,17 +230,44 @@ func (p *Replay) attempt(x *Exchange, r *http.Request, id core.Key) error {
 	switch {
 	case err == nil:
 		x.attempt = &attempt{work: work, succeeded: p.cfg.Succeeded}
+		if p.keeper != nil {
+			x.attempt.recording = &recording{answer: answer{print: print}, keeper: p.keeper, id: id}
+		}
 		if p.cfg.MaxWait > 0 {
 			return x.recheck(ctx)
 		}
 	case errors.Is(err, once.ErrDone):
-		x.handled, x.status = true, int32(cmp.Or(p.cfg.HandledStatus, http.StatusConflict))
+		if fault := p.repeat(ctx, x, id, print); fault != nil {
+			return fault
+		}
 	case errors.As(err, &running):
 		x.busy, x.status = running.RetryAfter, http.StatusConflict
 	default:
 		return err
 	}
 	x.decision.Allowed = err == nil
+	return nil
+}
+
+// repeat answers a request whose id was handled.
+func (p *Replay) repeat(ctx context.Context, x *Exchange, id core.Key, print string) error {
+	kept := &answer{}
+	if p.keeper != nil {
+		text, err := p.cfg.Once.Answer(ctx, id)
+		if err != nil {
+			return err
+		}
+		kept = p.keeper.open(text, id)
+	}
+	x.handled = true
+	switch {
+	case kept.print != "" && kept.print != print:
+		x.differs, x.status = true, http.StatusUnprocessableEntity
+	case p.keeper == nil || kept.lost != "":
+		x.lost, x.status = kept.lost, int32(cmp.Or(p.cfg.HandledStatus, http.StatusConflict))
+	default:
+		x.answer, x.status = kept, int32(kept.status)
+	}
 	return nil
 }
 

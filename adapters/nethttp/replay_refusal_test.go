@@ -53,7 +53,7 @@ func TestReplayWhileRedisRefuses(t *testing.T) {
 			client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" })
 			gate := gatetest.Redis(t, client, core.Config{Timeout: gatetest.BusyTimeout})
 			var ran sync.Map
-			h := replay(t, nil, nethttp.ReplayConfig{Once: newOnce(t, gate), ID: byID}).
+			h := replay(t, nil, nethttp.ReplayConfig{Once: newOnce(t, gate), ID: byID, HandledStatus: 409}).
 				Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					n, _ := ran.LoadOrStore(r.Header.Get("Idempotency-Key"), new(atomic.Int64))
 					n.(*atomic.Int64).Add(1)

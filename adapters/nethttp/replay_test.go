@@ -54,7 +54,7 @@ func TestReplay(t *testing.T) {
 			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.FixedWindow{Limit: 6, Window: 24 * time.Hour}}), Key: keyfunc.RemoteIP(),
 		}},
 	})
-	h := replay(t, all, nethttp.ReplayConfig{Once: newOnce(t, gate), ID: byID}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := replay(t, all, nethttp.ReplayConfig{Once: newOnce(t, gate), ID: byID, HandledStatus: 409}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls++
 		if r.Header.Get("Panic") != "" {
 			panic(http.ErrAbortHandler)
@@ -154,7 +154,7 @@ func TestReplayOfFailedHandler(t *testing.T) {
 			Settle: nethttp.CountOnly(http.StatusOK),
 		}},
 	})
-	h := replay(t, all, nethttp.ReplayConfig{Once: newOnce(t, gate), ID: byID}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := replay(t, all, nethttp.ReplayConfig{Once: newOnce(t, gate), ID: byID, HandledStatus: 409}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch calls++; calls {
 		case 1:
 			w.WriteHeader(http.StatusOK)
@@ -199,7 +199,7 @@ func TestReplayBesideOthers(t *testing.T) {
 		Slot: &nethttp.Slot{Semaphore: slots, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}},
 	})
 	h := replay(t, one, nethttp.ReplayConfig{
-		Once: newOnce(t, gate),
+		Once: newOnce(t, gate), HandledStatus: 409,
 		ID: func(r *http.Request) (string, error) {
 			if r.Header.Get("Idempotency-Key") == "" {
 				panic(http.ErrAbortHandler)
@@ -275,7 +275,7 @@ func TestReplayOverReplicas(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = gate.Close(t.Context()) })
 		server := httptest.NewServer(replay(t, nil, nethttp.ReplayConfig{
-			Once: newOnce(t, gate), ID: byID, MaxWait: time.Minute,
+			Once: newOnce(t, gate), ID: byID, MaxWait: time.Minute, HandledStatus: 409,
 		}).Handler(handler))
 		t.Cleanup(server.Close)
 		replicas = append(replicas, server)
@@ -340,16 +340,16 @@ func TestReplayTellsRoutesApart(t *testing.T) {
 				if around {
 					h = p.Handler(mux)
 				}
-				other := 200
+				other, again := 200, 200 // an answer is repeated
 				if anyRoute {
-					other = 409
+					other = 422
 				}
 				for _, c := range []struct {
 					method, path, id string
 					want             int
 				}{
-					{"POST", "/orders", `k`, 200}, {"POST", "/orders", `"k"`, 409}, {"PUT", "/orders", `k`, other},
-					{"POST", "/orders/1/cancel", `k`, other}, {"POST", "/orders/1/cancel", `"k"`, 409},
+					{"POST", "/orders", `k`, 200}, {"POST", "/orders", `"k"`, again}, {"PUT", "/orders", `k`, other},
+					{"POST", "/orders/1/cancel", `k`, other}, {"POST", "/orders/1/cancel", `"k"`, other},
 				} {
 					r := httptest.NewRequest(c.method, c.path, nil)
 					r.Header.Set("Idempotency-Key", c.id)

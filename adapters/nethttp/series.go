@@ -21,7 +21,9 @@ func recordEvent(e series.Event, w *series.Recording) bool {
 		return false
 	}
 	status := "admitted"
-	if n := event.Admission.Status(); n != 0 {
+	if n := event.Admission.Status(); event.Admission.Replayed() {
+		status = "replayed"
+	} else if n != 0 {
 		status = strconv.Itoa(n)
 	}
 	w.Record(series.Admissions, 1, status)

@@ -49,19 +49,27 @@ func (w writer) Header() http.Header {
 
 // WriteHeader implements http.ResponseWriter.
 func (w writer) WriteHeader(status int) {
-	if w.x.seen.status == 0 {
-		w.x.RestoreHeaders(w.x.w.Header(), status)
-	}
+	w.prepare(status)
 	w.x.w.WriteHeader(status) // panics if there is no such status
 	w.x.seen.sent(status)
 }
 
+// prepare is called before a header may be sent.
+func (w writer) prepare(status int) {
+	if w.x.seen.status != 0 {
+		return
+	}
+	h := w.x.w.Header()
+	w.x.RestoreHeaders(h, status)
+	if !informational(status) {
+		w.x.recording().begin(h)
+	}
+}
+
 // begin is called before a header with the status 200 may be sent.
 func (w writer) begin() {
-	if w.x.seen.status == 0 {
-		w.x.RestoreHeaders(w.x.w.Header(), http.StatusOK)
-		w.x.seen.sent(http.StatusOK)
-	}
+	w.prepare(http.StatusOK)
+	w.x.seen.sent(http.StatusOK)
 }
 
 // Write implements http.ResponseWriter.
@@ -69,6 +77,9 @@ func (w writer) Write(p []byte) (int, error) {
 	w.begin()
 	n, err := w.x.w.Write(p)
 	w.x.Wrote(int64(n))
+	if w.x.Record(p, err) {
+		return len(p), nil
+	}
 	return n, err
 }
 
@@ -77,6 +88,9 @@ func (w writer) WriteString(s string) (int, error) {
 	w.begin()
 	n, err := io.WriteString(w.x.w, s)
 	w.x.Wrote(int64(n))
+	if w.x.recording() != nil && w.x.Record([]byte(s), err) {
+		return len(s), nil
+	}
 	return n, err
 }
 
@@ -87,6 +101,7 @@ func (w writer) FlushError() error {
 		return http.ErrNotSupported
 	}
 	w.begin()
+	w.x.RecordStream()
 	return writers.ErrorFlusher(w.x.w).FlushError()
 }
 
@@ -94,6 +109,14 @@ func (w writer) FlushError() error {
 // report that.
 func (w writer) ReadFrom(src io.Reader) (int64, error) {
 	x := w.x
+	if room := x.recording().room(); room > 0 {
+		n, ended, err := w.copyRecorded(src, room)
+		if ended {
+			return n, err
+		}
+		more, err := w.ReadFrom(src)
+		return n + more, err
+	}
 	if x.seen.status == 0 {
 		x.RestoreHeaders(x.w.Header(), http.StatusOK)
 	}
@@ -109,6 +132,7 @@ func (w writer) ReadFrom(src io.Reader) (int64, error) {
 func (w writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := w.x.w.(http.Hijacker).Hijack()
 	if err == nil {
+		w.x.RecordStream()
 		w.x.seen.sent(http.StatusSwitchingProtocols)
 	}
 	return conn, rw, err

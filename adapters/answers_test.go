@@ -1,0 +1,271 @@
+package adapters_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/once"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+var byIdempotencyKey = keyfunc.Must(keyfunc.Header("Idempotency-Key"))
+
+// says returns a handler that answers with a status, headers in lines, and a body.
+func says(status int, headers, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for line := range strings.Lines(headers) {
+			name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+			w.Header().Add(name, value)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// deaf is a ResponseWriter whose client has left.
+type deaf struct{ http.ResponseWriter }
+
+func (deaf) Write([]byte) (int, error)       { return 0, errors.New("broken pipe") }
+func (deaf) WriteString(string) (int, error) { return 0, errors.New("broken pipe") }
+
+// What a retry gets, in every framework. The rows are what users of others expect: Stripe,
+// draft-ietf-httpapi-idempotency-key-header-07, hono-idempotency, granit, concerns_on_rails, the Agentic
+// Commerce Protocol, Fiber, ullun, idem and KeeperHub.
+func TestAnswersAreRepeated(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file.bin")
+	if err := os.WriteFile(file, []byte(strings.Repeat("\x00\xff\r\n\r\n", 20_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	final := func(_ *http.Request, status int) bool { return status != http.StatusServiceUnavailable }
+	for _, tt := range []struct {
+		name    string
+		handler http.HandlerFunc
+		cfg     nethttp.ReplayConfig
+		retry   string // the body of the second request, "pay 1" if empty; behind a "?", the query
+		status  int    // of the second response if it is not that of the first
+		why     string // the answer is not repeated
+		runs    int64  // of the handler, 1 if 0
+		lacks   string // a header that is not repeated
+		leaves  string // the first client, if not empty
+	}{
+		{name: "Stripe: status and body", handler: says(201, "Content-Type: application/json", `{"id":"pi_1"}`)},
+		{name: "concerns_on_rails: Location, ETag and Link",
+			handler: says(201, "Location: /payments/1\nETag: \"a\"\nLink: </1>; rel=a\nLink: </2>; rel=b", "made")},
+		{name: "granit: no cookie", handler: says(200, "Set-Cookie: csrf=1", "ok"), lacks: "Set-Cookie"},
+		{name: "granit: no challenge", handler: says(200, "Www-Authenticate: Negotiate x", "ok"), lacks: "Www-Authenticate"},
+		{name: "a cookie that is named", handler: says(200, "Set-Cookie: a=1\nSet-Cookie: b=2", "ok"),
+			cfg: nethttp.ReplayConfig{Answers: nethttp.Answers{Headers: []string{"set-cookie"}}}},
+		{name: "Fiber: a header that is named", handler: says(200, "X-Version: caf\xe9", "ok"),
+			cfg: nethttp.ReplayConfig{Answers: nethttp.Answers{Headers: []string{"x-version"}}}},
+		{name: "IETF: another body", handler: says(201, "", "ok"), retry: "pay 2", status: 422},
+		{name: "another query", handler: says(201, "", "ok"), retry: "pay 1?amount=2", status: 422},
+		{name: "Agentic Commerce: 5xx runs again", handler: says(503, "", "later"), runs: 2},
+		{name: "hono: 4xx runs again", handler: says(402, "", "declined"), runs: 2},
+		{name: "KeeperHub: a final 4xx", handler: says(402, "", "declined"), cfg: nethttp.ReplayConfig{Succeeded: final}},
+		{name: "a final 5xx", handler: says(500, "", "half done"), cfg: nethttp.ReplayConfig{Succeeded: final}, why: "server-error"},
+		{name: "idem: a stream", why: "stream", handler: func(w http.ResponseWriter, r *http.Request) {
+			says(200, "", "a")(w, r)
+			_ = http.NewResponseController(w).Flush()
+		}},
+		{name: "events", why: "stream", handler: says(200, "Content-Type: text/event-stream", "data: 1\n\n")},
+		{name: "ullun: an answer that is as large as may be", handler: says(200, "", strings.Repeat("a", 256<<10))},
+		{name: "ullun: a larger one", handler: says(200, "", strings.Repeat("a", 256<<10+1)), why: "too-large"},
+		{name: "a request that is as large as may be", handler: says(200, "", "ok"),
+			cfg: nethttp.ReplayConfig{Answers: nethttp.Answers{MaxBytes: 5}}},
+		{name: "a larger request", handler: says(200, "", "ok"), why: "too-large",
+			cfg: nethttp.ReplayConfig{Answers: nethttp.Answers{MaxBytes: 4}}},
+		{name: "a larger retry", handler: says(200, "", "ok"), retry: "pay 10", status: 422,
+			cfg: nethttp.ReplayConfig{Answers: nethttp.Answers{MaxBytes: 5}}},
+		{name: "a file", handler: func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) }},
+		{name: "a file that is too large", why: "too-large", cfg: nethttp.ReplayConfig{Answers: nethttp.Answers{MaxBytes: 100}},
+			handler: func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) }},
+		{name: "a copy of a file", handler: func(w http.ResponseWriter, _ *http.Request) {
+			f, err := os.Open(file)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer f.Close()
+			_, _ = io.Copy(w, f)
+		}},
+		{name: "nothing", handler: func(http.ResponseWriter, *http.Request) {}},
+		{name: "204", handler: says(204, "", "never sent")},
+		{name: "a redirect", handler: says(303, "Location: /payments/1", "")},
+		{name: "encoded", handler: says(200, "Content-Encoding: zstd\nContent-Type: text/plain", "\x28\xb5\x2f\xfd")},
+		{name: "HTML without a type", handler: says(200, "", "<html><p>paid")},
+		{name: "shorter than it says", handler: says(200, "Content-Length: 10", "abc"), why: "incomplete"},
+		{name: "a client that leaves", leaves: "1", handler: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			for _, part := range []string{"paid", " ", "1"} {
+				if _, err := w.Write([]byte(part)); err != nil {
+					return
+				}
+				if _, err := io.WriteString(w, part); err != nil {
+					return
+				}
+			}
+		}},
+		{name: "HandledStatus", handler: says(201, "", "ok"), status: 200, cfg: nethttp.ReplayConfig{HandledStatus: 200}},
+	} {
+		for _, fw := range frameworks {
+			t.Run(fw.test()+"/"+tt.name, func(t *testing.T) {
+				var runs atomic.Int64
+				cfg := tt.cfg
+				cfg.ID = byIdempotencyKey
+				cfg.Once = core.Must(once.New(newFixture(t).gate, once.Config{Name: "ids", Window: time.Hour}))
+				h := fw.around(func(h http.Handler) http.Handler {
+					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if r.Header.Get("Leaves") != "" {
+							w = deaf{w}
+						}
+						h.ServeHTTP(w, r)
+					})
+				}, func(w http.ResponseWriter, r *http.Request) {
+					runs.Add(1)
+					tt.handler(w, r)
+				}, core.Must(nethttp.NewReplay(nil, cfg)))
+				first := post(t, h, "k", "pay 1", tt.leaves)
+				second := post(t, h, "k", cmp.Or(tt.retry, "pay 1"), "")
+				want := cmp.Or(tt.status, first.status)
+				if tt.why != "" {
+					want = http.StatusConflict
+				}
+				repeated := tt.status == 0 && tt.why == "" && tt.runs == 0
+				if second.status != want || second.header.Get("Idempotency-Not-Replayed") != tt.why ||
+					(second.header.Get("Idempotency-Replayed") == "true") != repeated {
+					t.Errorf("%d, want %d: %v", second.status, want, second.header)
+				}
+				if got := runs.Load(); got != cmp.Or(tt.runs, 1) {
+					t.Errorf("the handler ran %d times", got)
+				}
+				if !repeated {
+					return
+				}
+				if tt.leaves != "" {
+					first.body = "paidpaid  11"
+					first.header = http.Header{"Content-Type": {"text/plain"}}
+				}
+				if second.body != first.body {
+					t.Errorf("%d bytes, want %d: %.99q", len(second.body), len(first.body), second.body)
+				}
+				for name, values := range first.header {
+					wanted := name != tt.lacks && name != "Date" && name != "Content-Length" && name != "Transfer-Encoding" &&
+						name != "Accept-Ranges"
+					if wanted && !slices.Equal(values, second.header[name]) {
+						t.Errorf("%s: %q, want %q", name, second.header[name], values)
+					}
+				}
+				if tt.lacks != "" && second.header[tt.lacks] != nil {
+					t.Errorf("%s: %q", tt.lacks, second.header[tt.lacks])
+				}
+			})
+		}
+	}
+}
+
+// reply is what a client gets.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// post sends a request with an id to a server of its own. Behind a "?" of the body is a query.
+func post(t *testing.T, h http.Handler, id, body, leaves string) reply {
+	t.Helper()
+	server := httptest.NewUnstartedServer(h)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Start()
+	defer server.Close()
+	body, query, _ := strings.Cut(body, "?")
+	got, err := postTo(t.Context(), server.URL+"/users/1?"+query, id, body, leaves)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error(err)
+	}
+	return got
+}
+
+var answersClient = &http.Client{
+	Transport:     &http.Transport{DisableCompression: true, DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+func postTo(ctx context.Context, url, id, body, leaves string) (reply, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return reply{}, err
+	}
+	r.Header.Set("Idempotency-Key", id)
+	r.Header.Set("Leaves", leaves)
+	response, err := answersClient.Do(r)
+	if err != nil {
+		return reply{}, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return reply{response.StatusCode, response.Header, string(text)}, err
+}
+
+// Sealed answers are not to be read in Redis, and open for as long as one of the keys is known, and under
+// their own id alone.
+func TestAnswersAreSealed(t *testing.T) {
+	o := core.Must(once.New(newFixture(t).gate, once.Config{Name: "ids", Window: time.Hour}))
+	a, b := []byte(strings.Repeat("a", 16)), []byte(strings.Repeat("b", 32))
+	handler := func(keys ...[]byte) http.Handler {
+		return core.Must(nethttp.NewReplay(nil, nethttp.ReplayConfig{
+			Once: o, ID: byIdempotencyKey, AnyRoute: true, Answers: nethttp.Answers{Keys: keys},
+		})).Handler(says(201, "Location: /secret", "card 4242"))
+	}
+	if got := post(t, handler(a), "k", "pay", ""); got.status != 201 {
+		t.Fatal(got)
+	}
+	id := core.Must(core.NewKey(core.Must(byIdempotencyKey(&http.Request{Header: http.Header{"Idempotency-Key": {"k"}}}))))
+	sealed, err := o.Answer(t.Context(), id)
+	if err != nil || len(sealed) < 50 || strings.Contains(string(sealed), "4242") || strings.Contains(string(sealed), "secret") {
+		t.Errorf("%q, %v", sealed, err)
+	}
+	for _, step := range []struct {
+		keys   [][]byte
+		status int
+		why    string
+	}{{[][]byte{b, a}, 201, ""}, {[][]byte{b}, 409, "sealed"}, {nil, 409, "sealed"}, {[][]byte{a}, 201, ""}} {
+		got := post(t, handler(step.keys...), "k", "pay", "")
+		if got.status != step.status || got.header.Get("Idempotency-Not-Replayed") != step.why {
+			t.Errorf("with %d keys: %v", len(step.keys), got)
+		}
+	}
+	other := core.Must(core.NewKey(core.Must(byIdempotencyKey(&http.Request{Header: http.Header{"Idempotency-Key": {"k2"}}}))))
+	moved, err := o.Begin(t.Context(), other, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := moved.SucceedWith(t.Context(), sealed); err != nil {
+		t.Error(err)
+	}
+	if got := post(t, handler(a), "k2", "pay", ""); got.header.Get("Idempotency-Not-Replayed") != "sealed" {
+		t.Errorf("of another id: %v", got)
+	}
+	_, err = nethttp.NewReplay(nil, nethttp.ReplayConfig{
+		Once: o, ID: byIdempotencyKey, Answers: nethttp.Answers{MaxBytes: -1, Keys: [][]byte{a, []byte("short")}},
+	})
+	for _, want := range []string{"Answers.MaxBytes is -1", "Answers.Keys[1] has 5 bytes"} {
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}
