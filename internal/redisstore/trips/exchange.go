@@ -11,56 +11,50 @@ type command struct {
 	Command
 	batch Batch
 	calls []*Call
-
-	numbers *redis.IntSliceCmd // or nil, if the reply may be anything else
-	values  *redis.Cmd
+	sent  redis.Cmder // a once, or an onceAny if the reply may be anything but a list of integers
 }
 
 func newCommand(b Batch, calls []*Call) command {
 	return command{Command: b.Command(), batch: b, calls: calls}
 }
 
-// err returns the error of the command as the client has sent it.
-func (c *command) err() error {
-	if c.numbers == nil {
-		return c.values.Err()
+// redis returns the command as the client sends it.
+func (c *command) redis(ctx context.Context) redis.Cmder {
+	if c.Texts || c.Number {
+		cmd := redis.NewCmd(ctx, c.Args...)
+		cmd.SetFirstKeyPos(3)
+		c.sent = onceAny{cmd}
+		return c.sent
 	}
-	return c.numbers.Err()
+	cmd := redis.NewIntSliceCmd(ctx, c.Args...)
+	cmd.SetFirstKeyPos(3)
+	c.sent = once{cmd}
+	return c.sent
 }
 
 func (c *command) reply() (r Reply, err error) {
-	switch {
-	case c.Texts:
-		r.Values, err = c.values.Slice()
-	case c.Number:
-		if n, ok := c.values.Val().(int64); ok {
-			return Reply{Numbers: []int64{n}}, nil
-		}
-		r.Numbers, err = c.values.Int64Slice()
-	default:
-		r.Numbers, err = c.numbers.Result()
+	if numbers, ok := c.sent.(once); ok {
+		r.Numbers, err = numbers.Result()
+		return r, err
+	}
+	values := c.sent.(onceAny)
+	if n, ok := values.Val().(int64); ok && c.Number {
+		return Reply{Numbers: []int64{n}}, nil
+	}
+	if c.Number {
+		r.Numbers, err = values.Int64Slice()
+	} else {
+		r.Values, err = values.Slice()
 	}
 	return r, err
 }
 
 // isSilent reports whether the command has neither a reply nor an error.
 func (c *command) isSilent() bool {
-	if c.numbers == nil {
-		return c.values.Val() == nil && c.values.Err() == nil
+	if numbers, ok := c.sent.(once); ok {
+		return numbers.Val() == nil && numbers.Err() == nil
 	}
-	return c.numbers.Val() == nil && c.numbers.Err() == nil
-}
-
-// redis returns the command as the client sends it.
-func (c *command) redis(ctx context.Context) redis.Cmder {
-	if c.Texts || c.Number {
-		c.values = redis.NewCmd(ctx, c.Args...)
-		c.values.SetFirstKeyPos(3)
-		return onceAny{c.values}
-	}
-	c.numbers = redis.NewIntSliceCmd(ctx, c.Args...)
-	c.numbers.SetFirstKeyPos(3)
-	return once{c.numbers}
+	return c.sent.(onceAny).Val() == nil && c.sent.Err() == nil
 }
 
 // Send sends a batch past the queues and returns the reply.
@@ -83,24 +77,21 @@ func (l *link) exchange(
 		}
 	}()
 	process(ctx, client, commands)
-	l.sendUnknown(ctx, client, commands)
-	first := commands[0].err()
-	if answered(first) {
-		return nil
+	for i := range commands {
+		if commands[i].sent.Err() != nil {
+			return l.mend(ctx, client, commands)
+		}
 	}
-	if hungUp(first) {
-		return askAgain(ctx, client, first)
-	}
-	return first
+	return nil
 }
 
-// sendUnknown sends the commands again whose scripts the server did not know.
-func (l *link) sendUnknown(ctx context.Context, client redis.UniversalClient, commands []command) {
+// mend sends the commands again whose scripts the server did not know, and finds out why it hung up.
+func (l *link) mend(ctx context.Context, client redis.UniversalClient, commands []command) error {
 	var unknown []command
 	var at []int
 	for i := range commands {
 		c := &commands[i]
-		if err := c.err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // only these did not run
+		if err := c.sent.Err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // only these did not run
 			c.Args[0], c.Args[1] = "eval", &c.Script.source
 			unknown, at = append(unknown, *c), append(at, i)
 		}
@@ -112,6 +103,14 @@ func (l *link) sendUnknown(ctx context.Context, client redis.UniversalClient, co
 			commands[at[i]] = c
 		}
 	}
+	first := commands[0].sent.Err()
+	switch {
+	case answered(first):
+		return nil
+	case hungUp(first):
+		return askAgain(ctx, client, first)
+	}
+	return first
 }
 
 // process sends commands in one round trip. They keep their errors.

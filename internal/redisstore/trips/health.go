@@ -81,10 +81,8 @@ func (h *health) lags() bool { return time.Since(h.lagged) < lagMemory }
 // stalls reports whether it lacked so much lately that calls of that length may have ended by it.
 func (h *health) stalls() bool { return time.Since(h.stalled) < lagMemory }
 
-// ends notes why a call has ended.
-func (h *health) ends(err error) {
-	h.shed = h.shed || err != nil && Classify(err) == Overload
-}
+// ends notes the error with which a call has ended.
+func (h *health) ends(err error) { h.shed = h.shed || Classify(err) == Overload }
 
 // overload reports whether calls have ended as overload, once a second at most.
 func (h *health) overload() bool {

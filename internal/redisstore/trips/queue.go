@@ -135,7 +135,8 @@ func (q *queue) lead(ctx context.Context, t *trip, calls ...*Call) {
 	q.trips = append(q.trips, t)
 	q.watched()
 	q.mu.Unlock()
-	err := q.carry(ctx, t)
+	t.pack(q.link.Cluster)
+	err := q.server.travel(ctx, t)
 	q.mu.Lock()
 	q.answer(t, err)
 }
@@ -163,41 +164,20 @@ func (q *queue) newTrip() (t *trip) {
 	return t
 }
 
-// carry takes a trip to the server and back. Callers may leave as soon as the commands are written.
-func (q *queue) carry(ctx context.Context, t *trip) error {
-	t.pack(q.link.Cluster)
-	q.mu.Lock()
-	for _, k := range t.calls {
-		if k.state == stateEncodes {
-			k.state = stateSent
-		}
-	}
-	q.mu.Unlock()
-	return q.server.travel(ctx, t)
-}
-
 // answer ends a trip. Its error fails the calls that have none of their own.
 func (q *queue) answer(t *trip, err error) {
 	q.trips = slices.DeleteFunc(q.trips, func(o *trip) bool { return o == t })
 	q.returned(t, err)
-	late := err != nil && timedOut(err)
 	for _, k := range t.calls {
-		switch {
-		case k.state == stateLeft:
+		if k.state == stateLeft {
 			delete(q.strays, k.Acquires)
 			continue
-		case late && !k.Insists && q.doubtful(k, t.sent):
-			k.state, k.sent = stateUnsure, t.sent
-			q.unsure = append(q.unsure, k)
-			continue
-		case k.err == nil:
-			k.err = err
 		}
-		if late && (q.isProven() || q.answers(k.entered, t.sent)) && deadline.Err(k.ctx) == nil {
-			k.err = ErrOverloaded
+		if err != nil || k.err != nil {
+			if q.fails(k, t, err); k.state == stateUnsure {
+				continue
+			}
 		}
-		q.ends(k.err)
-		k.panicked, t.panicked = t.panicked, nil // one caller is enough
 		leads := k.state == stateLeads
 		if k.state = stateAnswered; !leads {
 			k.told <- struct{}{}
@@ -206,6 +186,25 @@ func (q *queue) answer(t *trip, err error) {
 	q.watched()
 	t.reset()
 	q.free = append(q.free, t)
+}
+
+// fails gives a call its error, if a trip ended with one that is not the call's own. A call that may
+// have been answered late is unsure instead.
+func (q *queue) fails(k *Call, t *trip, err error) {
+	late := err != nil && timedOut(err)
+	if late && !k.Insists && q.doubtful(k, t.sent) {
+		k.state, k.sent = stateUnsure, t.sent
+		q.unsure = append(q.unsure, k)
+		return
+	}
+	if k.err == nil {
+		k.err = err
+	}
+	if late && (q.isProven() || q.answers(k.entered, t.sent)) && deadline.Err(k.ctx) == nil {
+		k.err = ErrOverloaded
+	}
+	q.ends(k.err)
+	k.panicked, t.panicked = t.panicked, nil // one caller is enough
 }
 
 // opened and closed say that the breaker has.

@@ -1,6 +1,7 @@
 package trips
 
 import (
+	"context"
 	"time"
 
 	"github.com/headgate/headgate/internal/breaker"
@@ -43,6 +44,19 @@ func (q *queue) send() {
 		}
 	}
 	q.senders--
+}
+
+// carry takes a trip to the server and back. Callers may leave as soon as the commands are written.
+func (q *queue) carry(ctx context.Context, t *trip) error {
+	t.pack(q.link.Cluster)
+	q.mu.Lock()
+	for _, k := range t.calls {
+		if k.state == stateEncodes {
+			k.state = stateSent
+		}
+	}
+	q.mu.Unlock()
+	return q.server.travel(ctx, t)
 }
 
 // gather lets the other goroutines of a crowd call, until as many calls wait as are wanted or none

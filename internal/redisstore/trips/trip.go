@@ -61,16 +61,21 @@ func deliver(commands []command, doubt func(outermost string)) {
 		if err == nil {
 			err = c.batch.Deliver(reply)
 		}
-		if err != nil && Classify(err) == Outage {
-			doubt(c.calls[0].Outermost)
-		}
 		if err != nil {
-			err = split(err, c.calls[0].Lane, len(c.calls))
-			for _, k := range c.calls {
-				k.err = err
-			}
+			c.fails(err, doubt)
 		}
 		c.batch.Release()
+	}
+}
+
+// fails gives the calls of a command its error.
+func (c *command) fails(err error, doubt func(outermost string)) {
+	if Classify(err) == Outage {
+		doubt(c.calls[0].Outermost)
+	}
+	err = split(err, c.calls[0].Lane, len(c.calls))
+	for _, k := range c.calls {
+		k.err = err
 	}
 }
 
