@@ -274,6 +274,7 @@ func (g *Gate) giveTo(ctx context.Context, asked Charge, units int64) (given int
 	step := func(op algorithm.Operation, cost algorithm.Cost) *request.Charge {
 		var c charge
 		c.at(asked.Key, from)
+		c.Kind = c.Bare() // what is held does not change
 		c.Limit = limit
 		c.Cost = cost
 		c.Reply = []int64{algorithm.AnyReceipt}
