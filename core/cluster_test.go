@@ -22,7 +22,7 @@ func TestChargesAcrossClusterNodes(t *testing.T) {
 		"ContextTimeoutEnabled": func(o *redis.ClusterOptions) { o.ReadTimeout, o.ContextTimeoutEnabled = -1, true },
 		// Left alone, this client sends an unanswered command again, well within the decision's
 		// deadline.
-		"short-ReadTimeout": func(o *redis.ClusterOptions) { o.ReadTimeout = shortTimeout },
+		"short-ReadTimeout": func(o *redis.ClusterOptions) { o.ReadTimeout = busyTimeout },
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, prefix := cluster.Client(t, change), name

@@ -29,7 +29,11 @@ func TestSettlesOutliveRefusals(t *testing.T) {
 			hook := new(answers)
 			client.AddHook(onScripts(hook.answer))
 			told := make(chan error, 100)
-			g := redisGate(t, client, core.Config{Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
+			timeout := longTimeout // a settle without an answer would not be sent again
+			if name == "dead" {
+				timeout = busyTimeout
+			}
+			g := redisGate(t, client, core.Config{Timeout: timeout, Observe: func(_ context.Context, e core.Event) {
 				if isOp(e, core.OpSettle) || isOp(e, core.OpCancel) {
 					told <- e.(*core.ReservationEvent).Err
 				}

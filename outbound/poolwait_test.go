@@ -21,7 +21,7 @@ import (
 func hosts(t *testing.T, took time.Duration, cfg outbound.Config, names ...string) (all []outbound.Upstream) {
 	t.Helper()
 	cfg.Base = roundTripper(func(r *http.Request) (*http.Response, error) {
-		time.Sleep(took)
+		time.Sleep(took) // in the clock of a bubble
 		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(r.Host))}, nil
 	})
 	for _, host := range names {
