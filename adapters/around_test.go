@@ -7,16 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"testing"
 
 	"github.com/gin-gonic/gin"
-	"github.com/go-chi/chi/v5"
-	chimiddleware "github.com/go-chi/chi/v5/middleware"
 	echov4 "github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v5"
 
-	chigate "github.com/headgate/headgate/adapters/chi"
 	echogate "github.com/headgate/headgate/adapters/echo"
 	echov5gate "github.com/headgate/headgate/adapters/echov5"
 	gingate "github.com/headgate/headgate/adapters/gin"
@@ -169,41 +165,6 @@ func TestStatusBeforePanicCounts(t *testing.T) {
 			f.clock.Advance(1 << 40)
 		}
 	})
-}
-
-// Requests for one handler have one key, whatever middleware of chi rewrites.
-func TestChiRewritesKeepTheKey(t *testing.T) {
-	f := newFixture(t)
-	g := f.guard(f.perRoute())
-	head := chi.NewRouter()
-	head.Use(chigate.Middleware(g), chimiddleware.GetHead)
-	head.Get("/users/{id}", ok)
-	head.Get("/", ok)
-	strip := chi.NewRouter()
-	strip.Use(chimiddleware.StripSlashes)
-	strip.Route("/api", func(r chi.Router) {
-		r.Use(chigate.Middleware(g))
-		r.Get("/users/{id}", ok)
-		r.Get("/*", ok)
-	})
-	for _, c := range []struct {
-		name    string
-		handler http.Handler
-		method  string
-		path    string
-		want    string
-	}{
-		{"GetHead inside", head, "HEAD", "/users/1", "/users/{id}"},
-		{"StripPrefix of the whole path", http.StripPrefix("/app", head), "GET", "/app", "/"},
-		{"StripSlashes around a mount", strip, "GET", "/api/users/1", "/api/users/{id}"},
-		{"StripSlashes around a mount, stripped", strip, "GET", "/api/users/1/", "/api/users/{id}"},
-		{"StripSlashes around a mount, another", strip, "GET", "/api/other", "/api/*"},
-	} {
-		f.keys = nil
-		if w := send(c.handler, c.method, c.path); w.Code != 200 || !slices.Equal(f.keys, []string{c.want}) {
-			t.Errorf("%s: status %d, keys %q, want %q", c.name, w.Code, f.keys, c.want)
-		}
-	}
 }
 
 // ClientIP fails if gin or echo is configured to trust every peer.

@@ -101,7 +101,12 @@ func (f *fixture) guard(cfg nethttp.Config) *nethttp.Guard {
 
 // limit is a guard of one rule by the client's address.
 func (f *fixture) limit(p core.PolicyConfig, change ...func(*nethttp.Rule)) *nethttp.Guard {
-	var cfg nethttp.Config
+	return f.spoken(nil, p, change...)
+}
+
+// spoken is limit in a Dialect.
+func (f *fixture) spoken(d nethttp.Dialect, p core.PolicyConfig, change ...func(*nethttp.Rule)) *nethttp.Guard {
+	cfg := nethttp.Config{Dialect: d}
 	only(p, change...)(f, &cfg)
 	return f.guard(cfg)
 }

@@ -369,8 +369,7 @@ func (e ending) rule(t *testing.T, settle func(*http.Request, int, int64) int64)
 	p := f.policy(core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(100)})
 	key := keyfunc.Must(keyfunc.Static("k"))
 	e.want(t, e.build(f.guard(nethttp.Config{Rules: []nethttp.Rule{{Policy: p, Key: key, Settle: settle}}})))
-	k := core.Must(core.NewKey("k"))
-	d := gatetest.Must(f.gate.Peek(context.Background(), core.Charge{Policy: p, Key: k, Cost: core.NoCost}))(t)
+	d := gatetest.Peek(t, f.gate, core.Charge{Policy: p, Key: gatetest.Key(t, "k"), Cost: core.NoCost})
 	return d.At(0).Used
 }
 

@@ -11,7 +11,6 @@ import (
 	chimiddleware "github.com/go-chi/chi/v5/middleware"
 	"github.com/labstack/echo/v5"
 
-	chigate "github.com/headgate/headgate/adapters/chi"
 	echov5gate "github.com/headgate/headgate/adapters/echov5"
 	gingate "github.com/headgate/headgate/adapters/gin"
 	"github.com/headgate/headgate/adapters/nethttp"
@@ -27,19 +26,15 @@ func tenantOf(t *testing.T, escaped string, keepRaw bool, build func(*nethttp.Gu
 	t.Helper()
 	path := gatetest.Must(url.PathUnescape(escaped))(t)
 	tenant := noTenant
-	f := newFixture(t)
-	cfg := f.perRoute()
-	only(one, func(rule *nethttp.Rule) {
-		byTenant := keyfunc.Must(keyfunc.PathValue("tenant"))
-		rule.Key = func(r *http.Request) (string, error) {
-			key, err := byTenant(r)
-			if err == nil {
-				tenant = key
-			}
-			return key, err
+	byTenant := keyfunc.Must(keyfunc.PathValue("tenant"))
+	guard := newFixture(t).limit(one, keyed(func(r *http.Request) (string, error) {
+		key, err := byTenant(r)
+		if err == nil {
+			tenant = key
 		}
-	})(f, &cfg)
-	send(build(f.guard(cfg)), "GET", "/", func(r *http.Request) {
+		return key, err
+	}))
+	send(build(guard), "GET", "/", func(r *http.Request) {
 		r.URL.Path, r.URL.RawPath = path, ""
 		if keepRaw {
 			r.URL.RawPath = escaped
@@ -100,27 +95,7 @@ func TestPathValueIsUnescapedOnce(t *testing.T) {
 			return e
 		}
 	}
-	chiWith := func(outer ...func(http.Handler) http.Handler) func(*nethttp.Guard) http.Handler {
-		return func(g *nethttp.Guard) http.Handler {
-			r := chi.NewRouter()
-			r.Use(outer...)
-			r.Use(chigate.Middleware(g))
-			r.Get("/t/{tenant}", ok)
-			return r
-		}
-	}
-	chiMount := func(below func(chi.Router, func(http.Handler) http.Handler)) func(*nethttp.Guard) http.Handler {
-		return func(g *nethttp.Guard) http.Handler {
-			r := chi.NewRouter()
-			r.Route("/api", func(r chi.Router) { below(r, chigate.Middleware(g)) })
-			return r
-		}
-	}
-	chiRoute := func(g *nethttp.Guard) http.Handler {
-		r := chi.NewRouter()
-		r.With(chigate.Middleware(g)).Get("/t/{tenant}", ok)
-		return r
-	}
+	tenant := get("/t/{tenant}")
 	for _, c := range []struct {
 		name, path, want string
 		build            func(*nethttp.Guard) http.Handler
@@ -131,35 +106,22 @@ func TestPathValueIsUnescapedOnce(t *testing.T) {
 			echov5With(echo.RouterConfig{UseEscapedPathForMatching: true})},
 		{"echo v5, unescaping itself", "/t/%2561cme", "%61cme",
 			echov5With(echo.RouterConfig{UnescapePathParamValues: true})},
-		{"chi, StripSlashes", "/t/%2561cme/", "%61cme", chiWith(chimiddleware.StripSlashes)},
-		{"chi, StripSlashes of nothing", "/t/%2561cme", "%61cme", chiWith(chimiddleware.StripSlashes)},
-		{"chi, CleanPath", "/t//%2561cme", "%61cme", chiWith(chimiddleware.CleanPath)},
-		{"chi, URLFormat", "/t/%2561cme.json", "%61cme", chiWith(chimiddleware.URLFormat)},
-		{"chi, at a route", "/t/%2561cme", "%61cme", chiRoute},
-		{"chi, StripPrefix below a mount", "/api/t/%2561cme", "%61cme", chiMount(func(r chi.Router, guard func(http.Handler) http.Handler) {
-			r.Use(chimiddleware.StripPrefix("/api"), guard)
-			r.Get("/t/{tenant}", ok)
-		})},
-		{"chi, StripPrefix and StripSlashes below a mount", "/api/t/%2561cme/", "%61cme", chiMount(func(r chi.Router, guard func(http.Handler) http.Handler) {
-			r.Use(chimiddleware.StripSlashes, chimiddleware.StripPrefix("/api"), guard)
-			r.Get("/t/{tenant}", ok)
-		})},
-		{"chi, a value of the mount", "/api/%2561cme/x", "%61cme", chiMount(func(r chi.Router, guard func(http.Handler) http.Handler) {
-			r.Route("/{tenant}", func(r chi.Router) {
-				r.Use(guard)
-				r.Get("/x", ok)
-			})
-		})},
-		{"chi, around a router in StripPrefix", "/api/x/t/%2561cme", "%61cme", chiMount(func(r chi.Router, guard func(http.Handler) http.Handler) {
-			inner := chi.NewRouter()
-			inner.Get("/t/{tenant}", ok)
-			r.Mount("/x", http.StripPrefix("/api/x", guard(inner)))
-		})},
-		{"chi, at a route of a router in StripPrefix", "/api/x/t/%2561cme", "%61cme", chiMount(func(r chi.Router, guard func(http.Handler) http.Handler) {
-			inner := chi.NewRouter()
-			inner.With(guard).Get("/t/{tenant}", ok)
-			r.Mount("/x", http.StripPrefix("/api/x", inner))
-		})},
+		{"chi, StripSlashes", "/t/%2561cme/", "%61cme", chiOf(use(chimiddleware.StripSlashes), guarded, tenant)},
+		{"chi, StripSlashes of nothing", "/t/%2561cme", "%61cme", chiOf(use(chimiddleware.StripSlashes), guarded, tenant)},
+		{"chi, CleanPath", "/t//%2561cme", "%61cme", chiOf(use(chimiddleware.CleanPath), guarded, tenant)},
+		{"chi, URLFormat", "/t/%2561cme.json", "%61cme", chiOf(use(chimiddleware.URLFormat), guarded, tenant)},
+		{"chi, at a route", "/t/%2561cme", "%61cme", chiOf(with("/t/{tenant}"))},
+		{"chi, StripPrefix below a mount", "/api/t/%2561cme", "%61cme",
+			chiOf(below("/api", use(chimiddleware.StripPrefix("/api")), guarded, tenant))},
+		{"chi, StripPrefix and StripSlashes below a mount", "/api/t/%2561cme/", "%61cme",
+			chiOf(below("/api", use(chimiddleware.StripSlashes), use(chimiddleware.StripPrefix("/api")), guarded, tenant))},
+		{"chi, a value of the mount", "/api/%2561cme/x", "%61cme", chiOf(below("/api", below("/{tenant}", guarded, get("/x"))))},
+		{"chi, around a router in StripPrefix", "/api/x/t/%2561cme", "%61cme", chiOf(below("/api", func(r chi.Router, guard outside) {
+			r.Mount("/x", http.StripPrefix("/api/x", guard(routerOf(guard, []part{tenant}))))
+		}))},
+		{"chi, at a route of a router in StripPrefix", "/api/x/t/%2561cme", "%61cme", chiOf(below("/api", func(r chi.Router, guard outside) {
+			r.Mount("/x", http.StripPrefix("/api/x", routerOf(guard, []part{with("/t/{tenant}")})))
+		}))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := tenantOf(t, c.path, true, c.build); got != c.want {

@@ -81,11 +81,11 @@ func TestLimitsAroundProxy(t *testing.T) {
 			"X-Ratelimit-Limit": "5000", "X-Ratelimit-Remaining": "4999", "X-Ratelimit-Reset": "1700000000",
 		}
 	}
-	settles := func(r *nethttp.Rule) { r.Settle = nethttp.RefundServerErrors }
+	settles := []func(*nethttp.Rule){func(r *nethttp.Rule) { r.Settle = nethttp.RefundServerErrors }}
 	for _, c := range []struct {
 		name         string
 		dialect      nethttp.Dialect
-		change       func(*nethttp.Rule)
+		change       []func(*nethttp.Rule)
 		innerDialect nethttp.Dialect // or no inner guard
 		paths        []string
 		want         map[string]string
@@ -109,17 +109,10 @@ func TestLimitsAroundProxy(t *testing.T) {
 					for _, path := range c.paths {
 						f := newFixture(t)
 						proxy := rawServer(t, hintedAnswers)
-						cfg := f.perRoute()
-						cfg.Dialect = c.dialect
-						if c.change == nil {
-							c.change = func(*nethttp.Rule) {}
-						}
-						only(core.PolicyConfig{Algorithm: core.PerMinute(3)}, c.change)(f, &cfg)
-						a := &app{root: f.guard(cfg), routes: []route{{"GET", path, proxy.ServeHTTP}}}
+						root := f.spoken(c.dialect, core.PolicyConfig{Algorithm: core.PerMinute(3)}, c.change...)
+						a := &app{root: root, routes: []route{{"GET", path, proxy.ServeHTTP}}}
 						if c.innerDialect != nil {
-							inner := nethttp.Config{Dialect: c.innerDialect}
-							only(core.PolicyConfig{Name: "inner", Algorithm: core.PerMinute(2)})(f, &inner)
-							a.inner = f.guard(inner)
+							a.inner = f.spoken(c.innerDialect, core.PolicyConfig{Name: "inner", Algorithm: core.PerMinute(2)})
 						}
 						f.serve(fw.build, a, i > 0)
 						got := f.ask("GET " + path)
@@ -164,10 +157,8 @@ func TestHandlerChangesLimits(t *testing.T) {
 			"delete": {func(h http.Header) { h.Del("X-Ratelimit-Reset") }, "3 2 "},
 		} {
 			f := newFixture(t)
-			cfg := f.perRoute()
-			cfg.Dialect = nethttp.Legacy{}
-			only(core.PolicyConfig{Algorithm: core.PerMinute(3)})(f, &cfg)
-			f.serve(fw.build, &app{root: f.guard(cfg), routes: []route{{"GET", "/users/{id}", func(w http.ResponseWriter, _ *http.Request) {
+			root := f.spoken(nethttp.Legacy{}, core.PolicyConfig{Algorithm: core.PerMinute(3)})
+			f.serve(fw.build, &app{root: root, routes: []route{{"GET", "/users/{id}", func(w http.ResponseWriter, _ *http.Request) {
 				c.change(w.Header())
 				w.WriteHeader(http.StatusOK)
 			}}}}, false)
@@ -222,17 +213,20 @@ func TestLimitsOfMeter(t *testing.T) {
 	}
 }
 
+// wraps are what may wrap the ResponseWriter of a handler.
+func wraps(t *testing.T) map[string]outside {
+	f := newFixture(t)
+	many := core.PolicyConfig{Algorithm: core.PerMinute(100)}
+	plain, settled := f.limit(many), f.limit(many, func(r *nethttp.Rule) { r.Settle = nethttp.RefundServerErrors })
+	return map[string]outside{
+		"bare": same, "guard": plain.Handler, "settled": settled.Handler, "meter": meter(f, nil).Handler,
+		"guard, meter": func(h http.Handler) http.Handler { return plain.Handler(meter(f, nil).Handler(h)) },
+	}
+}
+
 // A handler in gin streams by Context.Stream behind everything that wraps its ResponseWriter.
 func TestGinStreamsBehindGuards(t *testing.T) {
-	f := newFixture(t)
-	plain, settled := f.perRoute(), f.perRoute()
-	only(core.PolicyConfig{Algorithm: core.PerMinute(100)})(f, &plain)
-	only(core.PolicyConfig{Algorithm: core.PerMinute(100)}, func(r *nethttp.Rule) { r.Settle = nethttp.RefundServerErrors })(f, &settled)
-	for name, wrap := range map[string]func(http.Handler) http.Handler{
-		"bare": func(h http.Handler) http.Handler { return h }, "guard": f.guard(plain).Handler,
-		"settled": f.guard(settled).Handler, "meter": meter(f, nil).Handler,
-		"guard, meter": func(h http.Handler) http.Handler { return f.guard(plain).Handler(meter(f, nil).Handler(h)) },
-	} {
+	for name, wrap := range wraps(t) {
 		for i, http2 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, HTTP/2 %t", name, http2), func(t *testing.T) {
 				gin.SetMode(gin.ReleaseMode)
@@ -259,14 +253,7 @@ func TestGinStreamsBehindGuards(t *testing.T) {
 
 // The error of a flush that cannot reach the client reaches the handler.
 func TestFlushErrorIsTold(t *testing.T) {
-	f := newFixture(t)
-	plain, settled := f.perRoute(), f.perRoute()
-	only(core.PolicyConfig{Algorithm: core.PerMinute(100)})(f, &plain)
-	only(core.PolicyConfig{Algorithm: core.PerMinute(100)}, func(r *nethttp.Rule) { r.Settle = nethttp.RefundServerErrors })(f, &settled)
-	for name, wrap := range map[string]func(http.Handler) http.Handler{
-		"bare": func(h http.Handler) http.Handler { return h }, "guard": f.guard(plain).Handler,
-		"settled": f.guard(settled).Handler, "meter": meter(f, nil).Handler,
-	} {
+	for name, wrap := range wraps(t) {
 		t.Run(name, func(t *testing.T) {
 			flushed := make(chan error, 1)
 			f := newFixture(t)

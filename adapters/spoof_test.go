@@ -71,6 +71,11 @@ func proxied(h http.Header, newLine bool) {
 	h["X-Real-Ip"] = []string{client}
 }
 
+// byKey returns an app behind a guard of one rule by a key, which it records.
+func (f *fixture) byKey(fw framework, p core.PolicyConfig, key keyfunc.Func) http.Handler {
+	return fw.build(&app{root: f.limit(p, keyed(f.recorded(key))), routes: routes, log: &f.logs})
+}
+
 func TestSpoofing(t *testing.T) {
 	type way struct {
 		name            string
@@ -94,9 +99,7 @@ func TestSpoofing(t *testing.T) {
 		}
 		for _, w := range ways {
 			f := newFixture(t)
-			cfg := f.perRoute()
-			only(core.PolicyConfig{Algorithm: core.PerHour(1_000_000)}, keyed(f.recorded(w.key)))(f, &cfg)
-			h := fw.build(&app{root: f.guard(cfg), routes: routes, log: &f.logs})
+			h := f.byKey(fw, core.PolicyConfig{Algorithm: core.PerHour(1_000_000)}, w.key)
 			if w.outside != nil {
 				h = w.outside(h)
 			}
@@ -142,9 +145,7 @@ func TestSpoofingByATrustedPeer(t *testing.T) {
 		}
 		for name, key := range keys {
 			f := newFixture(t)
-			cfg := f.perRoute()
-			only(one, keyed(f.recorded(key)))(f, &cfg)
-			h := fw.build(&app{root: f.guard(cfg), routes: routes, log: &f.logs})
+			h := f.byKey(fw, one, key)
 			if outside != nil {
 				h = outside(h)
 			}
@@ -171,10 +172,7 @@ func TestClientIPByDefault(t *testing.T) {
 		if fw.clientIP == nil {
 			t.Skip("net/http has none")
 		}
-		f := newFixture(t)
-		cfg := f.perRoute()
-		only(one, keyed(fw.clientIP()))(f, &cfg)
-		h := fw.build(&app{root: f.guard(cfg), routes: routes, log: &f.logs})
+		h := newFixture(t).byKey(fw, one, fw.clientIP())
 		if got := send(h, "GET", "/users/1").Code; got != want[fw.name] {
 			t.Errorf("status %d, want %d", got, want[fw.name])
 		}

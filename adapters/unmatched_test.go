@@ -27,10 +27,7 @@ func TestUnmatchedPathsShareAKey(t *testing.T) {
 		ctx := context.Background()
 		gatetest.NoError(t, client.FlushAll(ctx).Err())
 		f := newFixture(t)
-		var err error
-		if f.gate, err = core.NewRedis(client, core.Config{Timeout: 10 * time.Second}); err != nil {
-			t.Fatal(err)
-		}
+		f.gate = core.Must(core.NewRedis(client, core.Config{Timeout: 10 * time.Second}))
 		cfg := f.perRoute()
 		for i := range cfg.Rules { // wide limits, so that every request reaches Redis
 			cfg.Rules[i].Policy = f.policy(core.PolicyConfig{Name: fmt.Sprint("rule", i), Algorithm: core.TokenBucket{Burst: 1_000_000}, OnFailure: core.FailClosed})
@@ -64,13 +61,9 @@ func TestUnmatchedPathsShareAKey(t *testing.T) {
 		if err != nil || len(keys) != len(cfg.Rules) {
 			t.Errorf("%d keys for %d rules: %.10q, %v", len(keys), len(cfg.Rules), keys, err)
 		}
-		d, err := f.gate.Peek(ctx, core.Charge{Policy: cfg.Rules[1].Policy, Key: mustKey(t, "unmatched"), Cost: 1})
+		d, err := f.gate.Peek(ctx, core.Charge{Policy: cfg.Rules[1].Policy, Key: gatetest.Key(t, "unmatched"), Cost: 1})
 		if used := d.At(0).Used; err != nil || used != 10_000 {
 			t.Errorf("counted %d, %v", used, err)
 		}
 	})
-}
-
-func mustKey(t *testing.T, part string) core.Key {
-	return core.Must(core.NewKey(part))
 }

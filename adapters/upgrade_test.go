@@ -23,8 +23,7 @@ import (
 func TestWebSocket(t *testing.T) {
 	each(t, func(t *testing.T, fw framework) {
 		f := newFixture(t)
-		cfg := f.perRoute()
-		f.serve(fw.build, &app{root: f.guard(cfg), routes: []route{{"GET", "/socket/{room}", func(w http.ResponseWriter, r *http.Request) {
+		f.serve(fw.build, &app{root: f.guard(f.perRoute()), routes: []route{{"GET", "/socket/{room}", func(w http.ResponseWriter, r *http.Request) {
 			conn, err := websocket.Accept(w, r, nil)
 			if err != nil {
 				t.Errorf("accept: %v", err)
@@ -69,17 +68,14 @@ func TestWebSocket(t *testing.T) {
 // A reverse proxy writes the header of an upgrade to the connection that it has hijacked, with the limits
 // of the Guard in place of its server's.
 func TestLimitsOfProxiedUpgrade(t *testing.T) {
-	const early = "HTTP/1.1 103 Early Hints\nLink: </style.css>; rel=preload\n\n"
 	const switched = "HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\nUpgrade: echo\n" +
 		"X-RateLimit-Limit: 5000\nX-RateLimit-Used: 1\n\n"
 	each(t, func(t *testing.T, fw framework) {
-		for name, answer := range map[string]string{"at once": switched, "after a hint": early + switched} {
+		for name, answer := range map[string]string{"at once": switched, "after a hint": earlyHints + switched} {
 			f := newFixture(t)
-			cfg := f.perRoute()
-			cfg.Dialect = nethttp.Legacy{}
-			only(core.PolicyConfig{Algorithm: core.PerMinute(3)})(f, &cfg)
+			root := f.spoken(nethttp.Legacy{}, core.PolicyConfig{Algorithm: core.PerMinute(3)})
 			proxy := rawServer(t, map[string]string{"/socket": answer})
-			f.serve(fw.build, &app{root: f.guard(cfg), routes: []route{{"GET", "/socket", proxy.ServeHTTP}}}, false)
+			f.serve(fw.build, &app{root: root, routes: []route{{"GET", "/socket", proxy.ServeHTTP}}}, false)
 			conn := gatetest.Must(net.Dial("tcp", f.server.Listener.Addr().String()))(t)
 			defer conn.Close()
 			_ = conn.SetDeadline(time.Now().Add(patience))

@@ -27,21 +27,3 @@ func TestHMAC(t *testing.T) {
 	secret[0]++ // HMAC has its own copy
 	expect(t, hidden, from("192.0.2.7:1"), want)
 }
-
-func TestHMACReturnsInnerErrors(t *testing.T) {
-	secret := []byte("0123456789abcdef")
-	for _, c := range []struct {
-		name  string
-		inner keyfunc.Func
-		want  string
-	}{
-		{"no key", func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey }, noKey},
-		{"empty key", func(*http.Request) (string, error) { return "", nil }, noKey},
-		{"ambiguous", func(*http.Request) (string, error) { return "", keyfunc.ErrAmbiguous }, ambiguous},
-		{"fault", func(*http.Request) (string, error) { return "", http.ErrBodyNotAllowed }, fault},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			expect(t, keyfunc.Must(keyfunc.HMAC(secret, c.inner)), request(nil), c.want)
-		})
-	}
-}

@@ -64,39 +64,16 @@ func TestUnauthenticatedRequestHasNoIdentity(t *testing.T) {
 }
 
 func TestPathValue(t *testing.T) {
-	key := keyfunc.Must(keyfunc.PathValue("tenant"))
 	longest := strings.Repeat("x", keyfunc.MaxLen)
-	for _, c := range []struct{ name, value, want string }{
-		{"segment", "acme", "acme"},
-		{"slash", "a/b", "a/b"},
-		{"empty", "", noKey},
-		{"longest", longest, longest},
-		{"too long", longest + "x", ambiguous},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			expect(t, key, request(func(r *http.Request) { r.SetPathValue("tenant", c.value) }), c.want)
-		})
+	is := func(value string) func(*http.Request) {
+		return func(r *http.Request) { r.SetPathValue("tenant", value) }
 	}
-	t.Run("missing", func(t *testing.T) { expect(t, key, request(nil), noKey) })
-}
-
-// ServeMux unescapes what it matches, so every spelling of a tenant is one key.
-func TestPathValueOfServeMux(t *testing.T) {
-	key := keyfunc.Must(keyfunc.PathValue("tenant"))
-	for _, c := range []struct{ path, want string }{
-		{"/t/acme", "acme"}, {"/t/%61cme", "acme"}, {"/t/a%2Fb", "a/b"}, {"/t/100%25", "100%"},
-	} {
-		t.Run(c.path, func(t *testing.T) {
-			served := false
-			mux := http.NewServeMux()
-			mux.HandleFunc("/t/{tenant}", func(_ http.ResponseWriter, r *http.Request) {
-				served = true
-				expect(t, key, r, c.want)
-			})
-			serve(mux, c.path)
-			if !served {
-				t.Error("the route does not match")
-			}
-		})
-	}
+	expectAll(t, keyfunc.Must(keyfunc.PathValue("tenant")),
+		row{"segment", is("acme"), "acme"},
+		row{"slash", is("a/b"), "a/b"},
+		row{"empty", is(""), noKey},
+		row{"longest", is(longest), longest},
+		row{"too long", is(longest + "x"), ambiguous},
+		row{"missing", nil, noKey},
+	)
 }

@@ -154,3 +154,25 @@ func TestSentinelsAreDistinct(t *testing.T) {
 		t.Error("ErrAmbiguous and ErrNoKey match each other")
 	}
 }
+
+// row is a request, and the key or one of the constants above that a Func derives from it.
+type row struct {
+	name   string
+	change func(*http.Request)
+	want   string
+}
+
+func expectAll(t *testing.T, key keyfunc.Func, rows ...row) {
+	t.Helper()
+	for _, c := range rows {
+		t.Run(c.name, func(t *testing.T) { expect(t, key, request(c.change), c.want) })
+	}
+}
+
+// by is a request of a peer, with lines of a header.
+func by(peer, header string, lines ...string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.RemoteAddr = peer
+		r.Header[header] = lines
+	}
+}

@@ -1,19 +1,11 @@
 package keyfunc_test
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
 )
-
-func from(addr string) *http.Request {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.RemoteAddr = addr
-	return r
-}
 
 func TestInNetworks(t *testing.T) {
 	in := core.Must(keyfunc.InNetworks(keyfunc.RemoteIP(), "10.0.0.0/8", "192.0.2.7", "2001:db8::/48", "::ffff:198.51.100.0/120"))
@@ -23,13 +15,13 @@ func TestInNetworks(t *testing.T) {
 		"[2001:db8::1]:80": true, "[2001:db8:0:ffff::1]:80": true, "[2001:db8:1::1]:80": false,
 		"@": false, "": false,
 	} {
-		if got := in(from(addr)); got != want {
+		if got := in(request(by(addr, "X-Any"))); got != want {
 			t.Errorf("%q: %v", addr, got)
 		}
 	}
 	whole := keyfunc.Must(keyfunc.Client{IPv6Bits: 128}.Key())
 	host := core.Must(keyfunc.InNetworks(whole, "2001:db8::1"))
-	if !host(from("[2001:db8::1]:80")) || host(from("[2001:db8::2]:80")) {
+	if !host(request(by("[2001:db8::1]:80", "X-Any"))) || host(request(by("[2001:db8::2]:80", "X-Any"))) {
 		t.Error("a single host is not told from its neighbour")
 	}
 	for _, cidrs := range [][]string{nil, {"10.0.0.0/33"}, {"example.com"}} {
@@ -45,7 +37,7 @@ func TestInNetworks(t *testing.T) {
 func TestOneOf(t *testing.T) {
 	of := core.Must(keyfunc.OneOf(keyfunc.RemoteIP(), "192.0.2.7", "192.0.2.8"))
 	for addr, want := range map[string]bool{"192.0.2.7:1": true, "192.0.2.8:1": true, "192.0.2.9:1": false, "": false} {
-		if got := of(from(addr)); got != want {
+		if got := of(request(by(addr, "X-Any"))); got != want {
 			t.Errorf("%q: %v", addr, got)
 		}
 	}

@@ -83,28 +83,19 @@ func TestUnixSocket(t *testing.T) {
 
 func TestTrustedHeader(t *testing.T) {
 	key := keyfunc.Must(keyfunc.TrustedHeader("cf-connecting-ip", "10.0.0.0/8"))
-	for _, c := range []struct {
-		name, peer string
-		lines      []string
-		want       string
-	}{
-		{"set by the proxy", "10.0.0.1:1", []string{" 198.51.100.1"}, "198.51.100.1"},
-		{"IPv6", "10.0.0.1:1", []string{"2001:db8:5::1"}, "2001:db8:5::/64"},
-		{"last of two lines", "10.0.0.1:1", []string{"6.6.6.6", "198.51.100.1"}, "198.51.100.1"},
-		{"untrusted peer", "192.0.2.7:1", []string{"6.6.6.6"}, "192.0.2.7"},
-		{"list", "10.0.0.1:1", []string{"6.6.6.6, 198.51.100.1"}, "10.0.0.1"},
-		{"garbage", "10.0.0.1:1", []string{"not an ip"}, "10.0.0.1"},
-		{"empty last line", "10.0.0.1:1", []string{"6.6.6.6", ""}, "10.0.0.1"},
-		{"1 MiB", "10.0.0.1:1", []string{strings.Repeat("6", 1<<20)}, "10.0.0.1"},
-		{"missing", "10.0.0.1:1", nil, "10.0.0.1"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			expect(t, key, request(func(r *http.Request) {
-				r.RemoteAddr = c.peer
-				r.Header["Cf-Connecting-Ip"] = c.lines
-			}), c.want)
-		})
-	}
+	from := func(peer string, lines ...string) func(*http.Request) { return by(peer, "Cf-Connecting-Ip", lines...) }
+	const proxy = "10.0.0.1:1"
+	expectAll(t, key,
+		row{"set by the proxy", from(proxy, " 198.51.100.1"), "198.51.100.1"},
+		row{"IPv6", from(proxy, "2001:db8:5::1"), "2001:db8:5::/64"},
+		row{"last of two lines", from(proxy, "6.6.6.6", "198.51.100.1"), "198.51.100.1"},
+		row{"untrusted peer", from("192.0.2.7:1", "6.6.6.6"), "192.0.2.7"},
+		row{"list", from(proxy, "6.6.6.6, 198.51.100.1"), "10.0.0.1"},
+		row{"garbage", from(proxy, "not an ip"), "10.0.0.1"},
+		row{"empty last line", from(proxy, "6.6.6.6", ""), "10.0.0.1"},
+		row{"1 MiB", from(proxy, strings.Repeat("6", 1<<20)), "10.0.0.1"},
+		row{"missing", from(proxy), "10.0.0.1"},
+	)
 }
 
 func FuzzTrustedHops(f *testing.F) {
