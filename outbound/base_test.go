@@ -153,24 +153,16 @@ func TestConcurrentGuessesAreOne(t *testing.T) {
 		const n = 20
 		all := make(chan struct{})
 		come := make(chan struct{}, n)
-		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			come <- struct{}{}
-			<-all
-			refuse(429, "{}")(w)
-		})
-		longest := make(chan time.Duration, n)
-		tr := transport(t, outbound.Config{
-			Base: base(t), Gate: g, Backoff: outbound.Backoff{First: time.Second, Most: time.Minute},
-			Observe: func(_ context.Context, e core.Event) {
-				if e, ok := e.(*outbound.CooldownEvent); ok {
-					longest <- e.For
-				}
-			},
-		})
+		r := newRig(t, outbound.Config{Gate: g, Backoff: outbound.Backoff{First: time.Second, Most: time.Minute}})
 		done := make(chan struct{}, n)
 		for range n {
+			r.push(func(w http.ResponseWriter) {
+				come <- struct{}{}
+				<-all
+				refuse(429, "{}")(w)
+			})
 			go func() {
-				_, _ = get(t, tr, u.URL)
+				_, _ = get(t, r.tr, r.URL)
 				done <- struct{}{}
 			}()
 		}
@@ -180,8 +172,8 @@ func TestConcurrentGuessesAreOne(t *testing.T) {
 		close(all)
 		for range n {
 			<-done
-			if d := <-longest; d > time.Second {
-				t.Errorf("cools for %v", d)
+			if e := <-r.cooled; e.For > time.Second {
+				t.Errorf("cools for %v", e.For)
 			}
 		}
 	})
@@ -195,13 +187,11 @@ func TestCompressedRefusal(t *testing.T) {
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		refuse(http.StatusTooManyRequests, zipped.String(), "Content-Encoding", "gzip")(w)
-	})
-	tr := transport(t, outbound.Config{Base: base(t), Gate: gatetest.Memory(t, core.Config{})})
+	u := newRig(t, outbound.Config{})
+	u.push(refuse(http.StatusTooManyRequests, zipped.String(), "Content-Encoding", "gzip"))
 	r := request(t, t.Context(), u.URL)
 	r.Header.Set("Accept-Encoding", "gzip")
-	res, err := tr.RoundTrip(r)
+	res, err := u.tr.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,8 +199,8 @@ func TestCompressedRefusal(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	_ = res.Body.Close()
-	if _, err = get(t, tr, u.URL); !wantBusy(t, err, "spent").Spent {
-		t.Error(err)
+	if busy := u.busy("", "spent"); !busy.Spent {
+		t.Errorf("%+v", busy)
 	}
 }
 
@@ -284,23 +274,22 @@ func TestHangingRefusal(t *testing.T) {
 	}
 }
 
-// A refusal whose body has come holds no slot, even if nobody closes it.
-func TestRefusalHoldsNoSlot(t *testing.T) {
-	for _, body := range []string{"", "slow down"} {
-		g := gatetest.Memory(t, core.Config{})
-		slot := slotOf(t, g, 1)
-		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			refuse(http.StatusTooManyRequests, body)(w)
+// A response without a body, and a refusal whose body has come, hold no slot, even if nobody closes them.
+func TestNothingToReadHoldsNoSlot(t *testing.T) {
+	for body, status := range map[string]int{"": 204, "slow down": 429} {
+		eachGate(t, func(t *testing.T, g *core.Gate) {
+			slot := slotOf(t, g, 1)
+			r := newRig(t, outbound.Config{Gate: g, Slot: slot})
+			r.push(refuse(status, body))
+			res, err := r.tr.RoundTrip(request(t, t.Context(), r.URL))
+			if err != nil || (res.Body == http.NoBody) != (body == "") {
+				t.Fatal(res, err)
+			}
+			gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, r.URL) == 0 })
+			if text, err := io.ReadAll(res.Body); string(text) != body || err != nil {
+				t.Errorf("%q, %v", text, err)
+			}
+			_ = res.Body.Close()
 		})
-		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
-		res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
-		if err != nil || (res.Body == http.NoBody) != (body == "") {
-			t.Fatal(res, err)
-		}
-		gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
-		if text, err := io.ReadAll(res.Body); string(text) != body || err != nil {
-			t.Errorf("%q, %v", text, err)
-		}
-		_ = res.Body.Close()
 	}
 }

@@ -20,29 +20,14 @@ import (
 // An operator who knows the key that cools lifts the cooldown, as headgate unblock does.
 func TestCooldownIsABlockToLift(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		a, cooled := new(answers), make(chan core.Key, 1)
-		u := serve(t, a.ServeHTTP)
-		tr := transport(t, outbound.Config{
-			Base: base(t), Gate: gatetest.Redis(t, s.Client(t), core.Config{Prefix: s.Prefix}), MaxWait: time.Second,
-			Observe: func(_ context.Context, e core.Event) {
-				if e, ok := e.(*outbound.CooldownEvent); ok {
-					cooled <- e.Key
-				}
-			},
-		})
-		a.push(refuse(429, "", "Retry-After", "3600"))
-		if _, err := get(t, tr, u.URL); err != nil {
-			t.Fatal(err)
-		}
-		_, err := get(t, tr, u.URL)
-		wantBusy(t, err, "cooldown")
+		r := newRig(t, outbound.Config{Gate: gatetest.Redis(t, s.Client(t), core.Config{Prefix: s.Prefix}), MaxWait: time.Second})
+		r.push(refuse(429, "", "Retry-After", "3600"))
+		r.want("", 429)
+		r.busy("", "cooldown")
 		operator := gatetest.Redis(t, s.Client(t), core.Config{Prefix: s.Prefix})
 		p := gatetest.Limited(t, "cooldown", core.Block{Strikes: 1, Within: time.Second, For: time.Second})
-		list, err := core.NewBlocklist(operator, p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := <-cooled
+		list := core.Must(core.NewBlocklist(operator, p))
+		want := (<-r.cooled).Key
 		blocked := 0
 		for b, err := range list.All(t.Context()) {
 			if blocked++; err != nil || b.Key.String() != want.String() {
@@ -56,37 +41,32 @@ func TestCooldownIsABlockToLift(t *testing.T) {
 			t.Fatal(err)
 		}
 		gatetest.Eventually(t, "the cooldown is lifted", func() bool {
-			_, err := get(t, tr, u.URL)
+			_, err := get(t, r.tr, r.URL)
 			return err == nil
 		})
 	})
 }
 
-// A process heeds a cooldown that it has begun, or learnt of, while Redis is away.
+// A process heeds a cooldown that it has begun, or learnt of, while Redis is away, and one that begins
+// then.
 func TestCooldownOutlivesRedis(t *testing.T) {
 	s := redistest.Start(t)
-	a := new(answers)
-	u := serve(t, a.ServeHTTP)
-	var all []*outbound.Transport
+	var all []*rig
 	for range 3 {
-		g := gatetest.Redis(t, s.Client(t), core.Config{Timeout: gatetest.ShortTimeout})
-		all = append(all, transport(t, outbound.Config{Base: base(t), Gate: g}))
+		all = append(all, newRig(t, outbound.Config{Gate: gatetest.Redis(t, s.Client(t), core.Config{Timeout: gatetest.ShortTimeout})}))
+		all[len(all)-1].URL = all[0].URL
 	}
-	a.push(refuse(429, "", "Retry-After", "3600"))
-	if _, err := get(t, all[0], u.URL); err != nil {
-		t.Fatal(err)
-	}
-	_, err := get(t, all[1], u.URL)
-	wantBusy(t, err, "cooldown")
+	hour := refuse(429, "", "Retry-After", "3600")
+	all[0].push(hour)
+	all[0].want("", 429)
+	all[1].busy("", "cooldown")
 	s.Kill()
-	for i, knows := range []bool{true, true, false} {
-		if _, err := get(t, all[i], u.URL); knows {
-			if busy := wantBusy(t, err, "cooldown"); busy.After < 50*time.Minute {
-				t.Errorf("%+v", busy)
-			}
-		} else if err != nil {
-			t.Error(err)
-		}
+	all[0].busy("", "cooldown")
+	all[1].busy("", "cooldown")
+	all[0].push(hour)
+	all[2].want("", 429)
+	if busy := all[2].busy("", "cooldown"); busy.After < 50*time.Minute || busy.Cause == nil {
+		t.Errorf("%+v", busy)
 	}
 }
 
@@ -178,22 +158,18 @@ func TestRead(t *testing.T) {
 		"built in":   {refuse(429, "", "Retry-After", "60"), "cooldown", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := new(answers)
-			u := serve(t, a.ServeHTTP)
-			tr := transport(t, outbound.Config{
-				Base: base(t), Gate: gatetest.Memory(t, core.Config{}), Meter: byPath{}, Read: read,
-				Route: func(r *http.Request) string { return r.URL.Query().Get("route") },
+			r := newRig(t, outbound.Config{
+				Meter: byPath{}, Read: read, Route: func(r *http.Request) string { return r.URL.Query().Get("route") },
 			})
-			a.push(c.answer)
-			if _, err := get(t, tr, u.URL+"/m?route=search"); err != nil {
+			r.push(c.answer)
+			if _, err := get(t, r.tr, r.URL+"/m?route=search"); err != nil {
 				t.Fatal(err)
 			}
 			for path, rule := range map[string]string{"/m?route=search": c.same, "/n?route=search": c.route, "/n?route=x": c.account, "/n": c.account} {
-				_, err := get(t, tr, u.URL+path)
-				if rule == "" && err != nil {
-					t.Errorf("%s: %v", path, err)
-				} else if rule != "" {
-					wantBusy(t, err, rule)
+				if rule == "" {
+					r.want(path, 200)
+				} else {
+					r.busy(path, rule)
 				}
 			}
 		})
@@ -203,32 +179,14 @@ func TestRead(t *testing.T) {
 // A request is sent again whatever status Read knows a refusal by.
 func TestReadOfAnyStatusIsRetried(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusTeapot, http.StatusTooManyRequests} {
-		a := new(answers)
-		u := serve(t, a.ServeHTTP)
-		tr := transport(t, outbound.Config{
-			Base: base(t), Gate: gatetest.Memory(t, core.Config{}), Retry: outbound.Retry{Max: 1}, MaxWait: time.Minute,
+		r := newRig(t, outbound.Config{
+			Retry: outbound.Retry{Max: 1}, MaxWait: time.Minute,
 			Read: func(res *http.Response, _ []byte) (outbound.Refusal, bool) {
 				return outbound.Refusal{Reason: outbound.ReasonSlow, Wait: time.Millisecond}, res.Header.Get("X-Slow") != ""
 			},
 		})
-		a.push(refuse(status, "later", "X-Slow", "1"))
-		a.push(refuse(http.StatusCreated, "done"))
-		if got, err := get(t, tr, u.URL); got != http.StatusCreated || err != nil {
-			t.Errorf("after %d: %d, %v", status, got, err)
-		}
-	}
-}
-
-// Without a Route, a refusal of a route cools nothing.
-func TestRefusalOfAnUnknownRoute(t *testing.T) {
-	a := new(answers)
-	u := serve(t, a.ServeHTTP)
-	tr := transport(t, outbound.Config{Base: base(t), Gate: gatetest.Memory(t, core.Config{})})
-	a.push(refuse(429, "{}", "X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset-After", "60", "X-Ratelimit-Bucket", "abcd"))
-	for _, want := range []int{429, 200} {
-		if status, err := get(t, tr, u.URL); status != want || err != nil {
-			t.Errorf("%d, %v, want %d", status, err, want)
-		}
+		r.push(refuse(status, "later", "X-Slow", "1"), refuse(http.StatusCreated, "done"))
+		r.want("", http.StatusCreated)
 	}
 }
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,53 +16,6 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbound"
 )
-
-// byPath is a Meter whose model is the path, and whose tokens are the Content-Length.
-type byPath struct{}
-
-func (byPath) Measure(r *http.Request) (outbound.Measure, error) {
-	return &pathMeasure{model: r.URL.Path[1:]}, nil
-}
-
-type pathMeasure struct{ model string }
-
-func (m *pathMeasure) Model() string                  { return m.model }
-func (m *pathMeasure) Estimate(core.Unit) int64       { return 10 }
-func (m *pathMeasure) Response(*http.Response)        {}
-func (m *pathMeasure) Actual(core.Unit) (int64, bool) { return 4, true }
-
-// answers answers each request by the next of these funcs, and with 200 after the last.
-type answers struct {
-	mu  sync.Mutex
-	all []func(w http.ResponseWriter)
-}
-
-func (a *answers) push(all ...func(w http.ResponseWriter)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.all = append(a.all, all...)
-}
-
-func (a *answers) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	a.mu.Lock()
-	answer := func(http.ResponseWriter) {}
-	if len(a.all) > 0 {
-		answer, a.all = a.all[0], a.all[1:]
-	}
-	a.mu.Unlock()
-	answer(w)
-}
-
-// refuse is an answer with a status, a body and headers in pairs.
-func refuse(status int, body string, headers ...string) func(http.ResponseWriter) {
-	return func(w http.ResponseWriter) {
-		for pair := range slices.Chunk(headers, 2) {
-			w.Header().Add(pair[0], pair[1])
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}
-}
 
 // What a refusal concerns, and what it does not.
 func TestScopeOfCooldown(t *testing.T) {
@@ -89,33 +40,35 @@ func TestScopeOfCooldown(t *testing.T) {
 		{"date in the past", refuse(429, "", "Retry-After", "Tue, 24 Nov 2020 00:00:00 GMT"), cooling, false, time.Millisecond, time.Second},
 		{"five values", refuse(429, "", "Retry-After", "1", "Retry-After", "x", "Retry-After", "4", "Retry-After", "", "Retry-After", "2"), cooling, false, time.Millisecond, 4 * time.Second},
 		{"a thousand years", refuse(429, "", "Retry-After", "31556952000"), cooling, false, 23 * time.Hour, 24 * time.Hour},
+		{"no money", refuse(402, "{}"), spent, true, 59 * time.Second, time.Minute},
 		{"money", refuse(429, `{"error":{"type":"insufficient_quota","code":"insufficient_quota"}}`), spent, true, 59 * time.Second, time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eachGate(t, func(t *testing.T, g *core.Gate) {
-				a := new(answers)
-				u := serve(t, a.ServeHTTP)
-				tr := transport(t, outbound.Config{Base: base(t), Gate: g, Meter: byPath{}})
-				replica := transport(t, outbound.Config{Base: base(t), Gate: g, Meter: byPath{}})
-				a.push(c.answer)
-				if status, err := get(t, tr, u.URL+"/a"); err != nil || status == http.StatusOK {
+				cfg := outbound.Config{Gate: g, Meter: byPath{}}
+				if c.rule == spent {
+					cfg.MaxWait = time.Hour // nothing waits for an account that is spent
+				}
+				r := newRig(t, cfg)
+				r.push(c.answer)
+				if status, err := get(t, r.tr, r.URL+"/a"); err != nil || status == http.StatusOK {
 					t.Fatal(status, err)
 				}
-				for _, tr := range []*outbound.Transport{tr, replica} {
-					_, err := get(t, tr, u.URL+"/a")
-					busy := wantBusy(t, err, c.rule)
-					if busy.After < c.from || busy.After > c.to || busy.Spent != (c.rule == spent) || busy.At.IsZero() {
+				cfg.Base = base(t)
+				first, replica := r.tr, transport(t, cfg)
+				for _, r.tr = range []*outbound.Transport{replica, first} {
+					if busy := r.busy("/a", c.rule); busy.After < c.from || busy.After > c.to || busy.Spent != (c.rule == spent) || busy.At.IsZero() {
 						t.Errorf("%+v", busy)
 					}
-					if _, err := get(t, tr, u.URL+"/b"); c.others {
-						wantBusy(t, err, c.rule)
-					} else if err != nil {
-						t.Error(err)
+					if c.others {
+						r.busy("/b", c.rule)
+					} else {
+						r.want("/b", 200)
 					}
 				}
-				r := request(t, t.Context(), u.URL+"/a")
-				r.Header.Set("Authorization", "Bearer another account")
-				if res, err := tr.RoundTrip(r); err != nil {
+				other := request(t, t.Context(), r.URL+"/a")
+				other.Header.Set("Authorization", "Bearer another account")
+				if res, err := first.RoundTrip(other); err != nil {
 					t.Error(err)
 				} else {
 					_ = res.Body.Close()
@@ -125,82 +78,58 @@ func TestScopeOfCooldown(t *testing.T) {
 	}
 }
 
-// A request does not wait for an account that is spent, however long it may.
-func TestSpentIsNotWaitedFor(t *testing.T) {
-	eachGate(t, func(t *testing.T, g *core.Gate) {
-		a := new(answers)
-		u := serve(t, a.ServeHTTP)
-		tr := transport(t, outbound.Config{Base: base(t), Gate: g, MaxWait: time.Hour})
-		a.push(refuse(402, "{}"))
-		if _, err := get(t, tr, u.URL); err != nil {
-			t.Fatal(err)
-		}
-		_, err := get(t, tr, u.URL)
-		if busy := wantBusy(t, err, "spent"); !busy.Spent {
-			t.Errorf("%+v", busy)
-		}
-	})
-}
-
-// Waits that nobody has told grow from refusal to refusal, and begin again after a response.
+// Waits that nobody has told grow from refusal to refusal, and begin again after a response. An error
+// in a stream that began well cools as a refusal does, and is no response.
 func TestGuessedWaitsGrow(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate) {
-		t.Parallel()
-		const first = 300 * time.Millisecond
-		a, cooled := new(answers), make(chan *outbound.CooldownEvent, 1)
-		u := serve(t, a.ServeHTTP)
-		tr := transport(t, outbound.Config{
-			Base: base(t), Gate: g,
-			Backoff: outbound.Backoff{First: first, Most: 5 * first / 2},
-			Observe: func(_ context.Context, e core.Event) {
-				if e, ok := e.(*outbound.CooldownEvent); ok {
-					cooled <- e
+	const stream = "event: message_start\ndata: {\"type\":\"message_start\"}\n\n" +
+		"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\"}}\n\n"
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"refusals": refuse(429, "{}"), "errors in streams": refuse(200, stream, "Content-Type", "text/event-stream; charset=utf-8"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate) {
+				t.Parallel()
+				const first = 300 * time.Millisecond
+				r := newRig(t, outbound.Config{Gate: g, Backoff: outbound.Backoff{First: first, Most: 5 * first / 2}})
+				// A request that waited would go on so late after the cooldown that the next might begin again.
+				send := func() {
+					gatetest.Eventually(t, "the cooldown is over", func() bool {
+						_, err := get(t, r.tr, r.URL)
+						if err != nil && !errors.Is(err, outbound.ErrBusy) {
+							t.Fatal(err)
+						}
+						return err == nil
+					})
 				}
-			},
-		})
-		// A request that waited would go on so late after the cooldown that the next might begin again.
-		send := func() (status int) {
-			gatetest.Eventually(t, "the cooldown is over", func() bool {
-				var err error
-				if status, err = get(t, tr, u.URL); err != nil && !errors.Is(err, outbound.ErrBusy) {
-					t.Fatal(err)
+				next := func() time.Duration {
+					r.push(answer)
+					send()
+					e := <-r.cooled
+					if e.Err != nil || !e.Guessed || e.Spent || e.Status != 429 || e.Key == (core.Key{}) {
+						t.Errorf("%+v", e)
+					}
+					return e.For
 				}
-				return err == nil
+				again := func() {
+					gatetest.Eventually(t, "a response lets the next wait be short", func() bool {
+						send()
+						return next() <= first
+					})
+				}
+				calmly(t, func() error {
+					again()
+					for i, most := range []time.Duration{2 * first, 5 * first / 2, 5 * first / 2} {
+						if wait := next(); wait > most || wait <= most/2 {
+							return fmt.Errorf("refusal %d: %v, want %v", i, wait, most)
+						}
+					}
+					return nil
+				})
+				again()
 			})
-			return status
-		}
-		next := func() time.Duration {
-			a.push(refuse(429, "{}"))
-			if status := send(); status != 429 {
-				t.Fatal(status)
-			}
-			e := <-cooled
-			if e.Err != nil || !e.Guessed || e.Spent || e.Status != 429 || e.Key == (core.Key{}) {
-				t.Errorf("%+v", e)
-			}
-			return e.For
-		}
-		again := func() {
-			t.Helper()
-			gatetest.Eventually(t, "a response lets the next wait be short", func() bool {
-				if status := send(); status != http.StatusOK {
-					t.Fatal(status)
-				}
-				return next() <= first
-			})
-		}
-		calmly(t, func() error {
-			again()
-			for i, most := range []time.Duration{2 * first, 5 * first / 2, 5 * first / 2} {
-				if wait := next(); wait > most || wait <= most/2 {
-					return fmt.Errorf("refusal %d: %v, want %v", i, wait, most)
-				}
-			}
-			return nil
 		})
-		again()
-	})
+	}
 }
 
 // Waits that nobody has told begin again after a request that the upstream has taken, also if it
@@ -250,33 +179,23 @@ func TestWhatEndsTheBackoff(t *testing.T) {
 func TestLongestCooldownHolds(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {
 		waits := []string{"2", "60", "1"}
-		both := make(chan struct{})
-		var arrived sync.WaitGroup
+		var arrived, done sync.WaitGroup
 		arrived.Add(len(waits))
-		u := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			arrived.Done()
-			<-both
-			refuse(429, "", "Retry-After", r.Header.Get("X-Wait"))(w)
-		})
-		tr := transport(t, outbound.Config{Base: base(t), Gate: g})
-		var done sync.WaitGroup
+		r := newRig(t, outbound.Config{Gate: g})
 		for _, wait := range waits {
+			r.push(func(w http.ResponseWriter) {
+				arrived.Done()
+				arrived.Wait()
+				refuse(429, "", "Retry-After", wait)(w)
+			})
 			done.Go(func() {
-				r := request(t, t.Context(), u.URL)
-				r.Header.Set("X-Wait", wait)
-				res, err := tr.RoundTrip(r)
-				if err != nil {
-					t.Error(err)
-					return
+				if status, err := get(t, r.tr, r.URL); status != 429 || err != nil {
+					t.Error(status, err)
 				}
-				_ = res.Body.Close()
 			})
 		}
-		arrived.Wait()
-		close(both)
 		done.Wait()
-		_, err := get(t, tr, u.URL)
-		if busy := wantBusy(t, err, "cooldown"); busy.After < 50*time.Second {
+		if busy := r.busy("", "cooldown"); busy.After < 50*time.Second {
 			t.Errorf("%+v", busy)
 		}
 	})
@@ -294,22 +213,18 @@ func TestResumptionIsSpread(t *testing.T) {
 // resume has many requests wait for a cooldown, and returns what is wrong with how they go on.
 func resume(t *testing.T, g *core.Gate) error {
 	const waiters = 40
-	a := new(answers)
-	u := serve(t, a.ServeHTTP)
 	sent := &recorder{RoundTripper: base(t)}
-	tr := transport(t, outbound.Config{Base: sent, Gate: g, MaxWait: time.Minute})
-	a.push(refuse(429, "", "Retry-After", "1"))
-	if _, err := get(t, tr, u.URL); err != nil {
-		t.Fatal(err)
-	}
-	end := u.times[0].Add(time.Second)
+	r := newRig(t, outbound.Config{Base: sent, Gate: g, MaxWait: time.Minute})
+	r.push(refuse(429, "", "Retry-After", "1"))
+	r.want("", 429)
+	end := r.times[0].Add(time.Second)
 	var done sync.WaitGroup
 	for i := range waiters {
-		done.Go(func() { numbered(t, tr, u.URL, 'A'+rune(i)) })
-		gatetest.Eventually(t, "the request waits", func() bool { return tr.Waiting() == i+1 })
+		done.Go(func() { numbered(t, r.tr, r.URL, 'A'+rune(i)) })
+		gatetest.Eventually(t, "the request waits", func() bool { return r.tr.Waiting() == i+1 })
 	}
 	done.Wait()
-	if tr.Waiting() != 0 {
+	if r.tr.Waiting() != 0 {
 		t.Error("requests still wait")
 	}
 	first, last := sent.times[1].Sub(end), sent.times[waiters].Sub(end)
@@ -334,25 +249,6 @@ func overtaken(order []string) (most int) {
 		most = max(most, n)
 	}
 	return most
-}
-
-// A dead Redis does not stop cooldowns: this process obeys those that it has seen.
-func TestCooldownWithoutRedis(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	g := gatetest.Redis(t, s.Client(t), core.Config{Timeout: gatetest.ShortTimeout})
-	a := new(answers)
-	u := serve(t, a.ServeHTTP)
-	tr := transport(t, outbound.Config{Base: base(t), Gate: g})
-	s.Kill()
-	a.push(refuse(429, "", "Retry-After", "60"))
-	if status, err := get(t, tr, u.URL); err != nil || status != 429 {
-		t.Fatal(status, err)
-	}
-	_, err := get(t, tr, u.URL)
-	if busy := wantBusy(t, err, "cooldown"); busy.After < 50*time.Second || busy.Cause == nil {
-		t.Errorf("%+v", busy)
-	}
 }
 
 // Policies and slots decide by their failure modes while Redis is dead.
@@ -393,44 +289,4 @@ func TestFailureModes(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A stream that began well, and then tells an error, cools and forgives no guess.
-func TestErrorInAStream(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate) {
-		t.Parallel()
-		const text = "event: message_start\ndata: {\"type\":\"message_start\"}\n\n" +
-			"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\"}}\n\n"
-		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			refuse(http.StatusOK, text, "Content-Type", "text/event-stream; charset=utf-8")(w)
-		})
-		cooled := make(chan *outbound.CooldownEvent, 10)
-		tr := transport(t, outbound.Config{
-			Base: base(t), Gate: g, MaxWait: time.Minute,
-			Backoff: outbound.Backoff{First: 300 * time.Millisecond, Most: time.Hour},
-			Observe: func(_ context.Context, e core.Event) {
-				if e, ok := e.(*outbound.CooldownEvent); ok {
-					cooled <- e
-				}
-			},
-		})
-		before := time.Duration(0)
-		for range 3 {
-			res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := io.ReadAll(res.Body)
-			if string(got) != text || err != nil {
-				t.Errorf("%q, %v", got, err)
-			}
-			_ = res.Body.Close()
-			e := <-cooled
-			if e.Status != http.StatusTooManyRequests || !e.Guessed || e.For <= before {
-				t.Errorf("%+v after %v", e, before)
-			}
-			before = e.For
-		}
-	})
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -169,3 +170,105 @@ func (c *closer) Close() error {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// byPath is a Meter whose model is the path, and whose tokens are the Content-Length.
+type byPath struct{}
+
+func (byPath) Measure(r *http.Request) (outbound.Measure, error) {
+	return &pathMeasure{model: r.URL.Path[1:]}, nil
+}
+
+type pathMeasure struct{ model string }
+
+func (m *pathMeasure) Model() string                  { return m.model }
+func (m *pathMeasure) Estimate(core.Unit) int64       { return 10 }
+func (m *pathMeasure) Response(*http.Response)        {}
+func (m *pathMeasure) Actual(core.Unit) (int64, bool) { return 4, true }
+
+// answers answers each request by the next of these funcs, and with 200 after the last.
+type answers struct {
+	mu  sync.Mutex
+	all []func(w http.ResponseWriter)
+}
+
+func (a *answers) push(all ...func(w http.ResponseWriter)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, all...)
+}
+
+func (a *answers) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	a.mu.Lock()
+	answer := func(http.ResponseWriter) {}
+	if len(a.all) > 0 {
+		answer, a.all = a.all[0], a.all[1:]
+	}
+	a.mu.Unlock()
+	answer(w)
+}
+
+// refuse is an answer with a status, a body and headers in pairs.
+func refuse(status int, body string, headers ...string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		for pair := range slices.Chunk(headers, 2) {
+			w.Header().Add(pair[0], pair[1])
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// rig is a Transport before an upstream that gives the answers that a test pushes.
+type rig struct {
+	*testing.T
+	answers
+	*upstream
+	gate   *core.Gate
+	tr     *outbound.Transport
+	cooled chan *outbound.CooldownEvent
+}
+
+// newRig completes the configuration: without a Gate by one in memory.
+func newRig(t *testing.T, cfg outbound.Config) *rig {
+	t.Helper()
+	r := &rig{T: t, cooled: make(chan *outbound.CooldownEvent, 1000)}
+	r.upstream = serve(t, r.answers.ServeHTTP)
+	if cfg.Gate == nil {
+		cfg.Gate = gatetest.Memory(t, core.Config{})
+	}
+	if cfg.Base == nil {
+		cfg.Base = base(t)
+	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(_ context.Context, e core.Event) {
+			if e, ok := e.(*outbound.CooldownEvent); ok {
+				r.cooled <- e
+			}
+		}
+	}
+	r.gate, r.tr = cfg.Gate, transport(t, cfg)
+	return r
+}
+
+// want sends requests, each of which must be answered with the next of these statuses.
+func (r *rig) want(path string, statuses ...int) {
+	r.Helper()
+	for i, status := range statuses {
+		if got, err := get(r, r.tr, r.upstream.URL+path); got != status || err != nil {
+			r.Fatalf("request %d to %s: %d, %v, want %d", i, path, got, err, status)
+		}
+	}
+}
+
+// busy sends a request that must have no room under a rule.
+func (r *rig) busy(path, rule string) *outbound.BusyError {
+	r.Helper()
+	_, err := get(r, r.tr, r.upstream.URL+path)
+	return wantBusy(r, err, rule)
+}
+
+// used returns what the upstream's host has used under a policy.
+func (r *rig) used(p *core.Policy) int64 {
+	r.Helper()
+	return standing(r, r.gate, p, core.Must(outbound.ByHost(request(r, r.Context(), r.upstream.URL)))).Used
+}

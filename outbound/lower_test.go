@@ -26,14 +26,7 @@ func TestRemainingLowers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachGate(t, func(t *testing.T, g *core.Gate) {
-				told := "1000"
-				u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-					w.Header().Set("x-ratelimit-limit-requests", "1000")
-					w.Header().Set("x-ratelimit-remaining-requests", told)
-					w.Header().Set("x-ratelimit-remaining-tokens", "3")
-				})
-				policy := gatetest.Limited(t, "a", algorithm)
-				lowered := int64(0)
+				policy, told, lowered := gatetest.Limited(t, "a", algorithm), "", int64(0)
 				cfg := outbound.Config{
 					Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost, Limit: "requests"}},
 					Observe: func(_ context.Context, e core.Event) {
@@ -45,11 +38,8 @@ func TestRemainingLowers(t *testing.T) {
 						}
 					},
 				}
-				replicas := []*outbound.Transport{transport(t, cfg), transport(t, cfg)}
-				key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
-				left := func() int64 {
-					return standing(t, g, policy, key).Remaining
-				}
+				r := newRig(t, cfg)
+				replicas := []*outbound.Transport{r.tr, transport(t, cfg)}
 				for i, c := range []struct {
 					told string
 					left int64
@@ -60,19 +50,16 @@ func TestRemainingLowers(t *testing.T) {
 					{"-1", 57}, {"", 56}, // unknown
 					{"40", 40}, {"1", 1}, {"0", 0},
 				} {
-					told = c.told
-					if _, err := get(t, replicas[i%2], u.URL); err != nil {
-						t.Fatal(err)
-					}
-					if n := left(); n != c.left {
-						t.Errorf("response %d tells %q: %d left, want %d", i, told, n, c.left)
+					told, r.tr = c.told, replicas[i%2]
+					r.push(refuse(200, "", "x-ratelimit-limit-requests", "1000", "x-ratelimit-remaining-requests", told, "x-ratelimit-remaining-tokens", "3"))
+					if r.want("", 200); 100-r.used(policy) != c.left {
+						t.Errorf("response %d tells %q: %d left, want %d", i, told, 100-r.used(policy), c.left)
 					}
 				}
 				if lowered != 37+15+38 {
 					t.Errorf("%d units were spent for it", lowered)
 				}
-				_, err := get(t, replicas[0], u.URL)
-				wantBusy(t, err, "a")
+				r.busy("", "a")
 			})
 		})
 	}
@@ -107,39 +94,27 @@ func TestNothingLeftUntilTheReset(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clock := core.NewManualClock(time.Now())
 			g := gatetest.Memory(t, core.Config{Clock: clock.Now})
-			u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				for i := 0; i < len(c.headers); i += 2 {
-					w.Header().Set(c.headers[i], c.headers[i+1])
-				}
-			})
-			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{
+			r := newRig(t, outbound.Config{Gate: g, Rules: []outbound.Rule{{
 				Policy: gatetest.Limited(t, "a", c.rule), Key: outbound.ByHost, Limit: c.limit,
 				Skip: func(r *http.Request) bool { return r.URL.Path == "/other" },
 			}}})
-			if _, err := get(t, tr, u.URL); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := get(t, tr, u.URL+"/other"); err != nil {
-				t.Error(err)
-			}
-			_, err := get(t, tr, u.URL)
+			answer := refuse(200, "", c.headers...)
+			r.push(answer, answer, answer, answer)
+			r.want("", 200)
+			r.want("/other", 200)
 			if c.waits == 0 {
-				if err != nil {
-					t.Error(err)
-				}
+				r.want("", 200)
 				return
 			}
 			rule := "cooldown"
 			if name == "OpenAI's bucket" {
 				rule = "a"
 			}
-			if busy := wantBusy(t, err, rule); busy.After > c.waits || busy.After < c.waits-time.Second {
+			if busy := r.busy("", rule); busy.After > c.waits || busy.After < c.waits-time.Second {
 				t.Errorf("%+v, want %v", busy, c.waits)
 			}
 			clock.Advance(c.waits)
-			if _, err := get(t, tr, u.URL); err != nil {
-				t.Error(err)
-			}
+			r.want("", 200)
 		})
 	}
 }
@@ -150,90 +125,68 @@ func TestRemainingLowersOnce(t *testing.T) {
 		const together = 20
 		var arrived sync.WaitGroup
 		arrived.Add(together)
-		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			arrived.Done()
-			arrived.Wait()
-			w.Header().Set("x-ratelimit-remaining-requests", "50")
-		})
 		policy := gatetest.Limited(t, "a", gatetest.Frozen(100))
-		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost, Limit: "requests"}}})
+		r := newRig(t, outbound.Config{Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost, Limit: "requests"}}})
 		var done sync.WaitGroup
 		for range together {
+			r.push(func(w http.ResponseWriter) {
+				arrived.Done()
+				arrived.Wait()
+				w.Header().Set("x-ratelimit-remaining-requests", "50")
+			})
 			done.Go(func() {
-				if _, err := get(t, tr, u.URL); err != nil {
+				if _, err := get(t, r.tr, r.URL); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		done.Wait()
-		key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
-		d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
-		if err != nil || d.At(0).Remaining != 50 {
-			t.Errorf("%d left, %v", d.At(0).Remaining, err)
+		if n := r.used(policy); n != 50 {
+			t.Errorf("%d used", n)
 		}
 	})
 }
 
-// A count lowers the rule that names its limit, and no other one.
+// A count lowers the rule that names its limit, and no other one. None lowers what fills a leaky bucket,
+// or two counters.
 func TestRemainingLowersTheRuleThatNamesIt(t *testing.T) {
+	window := core.FixedWindow{Limit: 1000, Window: 24 * time.Hour, FromFirst: true}
 	for name, c := range map[string]struct {
 		limits []string // of the rules, which count 1,000
 		told   []string // names and values of headers
-		left   []int64
+		used   []int64
+		limit  core.Algorithm // or window
 	}{
-		"OpenAI": {[]string{"", "tokens", "requests"}, []string{"X-Ratelimit-Remaining-Tokens", "7", "X-Ratelimit-Reset-Tokens", "2h"}, []int64{999, 7, 999}},
+		"OpenAI": {[]string{"", "tokens", "requests"}, []string{"X-Ratelimit-Remaining-Tokens", "7", "X-Ratelimit-Reset-Tokens", "2h"}, []int64{1, 993, 1}, nil},
 		"Anthropic": {[]string{"input-tokens", "output-tokens", "priority-input-tokens"}, []string{"Anthropic-Ratelimit-Input-Tokens-Remaining", "7",
-			"Anthropic-Ratelimit-Output-Tokens-Remaining", "8", "Anthropic-Priority-Input-Tokens-Remaining", "9"}, []int64{7, 8, 9}},
-		"Kong":             {[]string{"minute", "hour"}, []string{"X-Ratelimit-Remaining-Minute", "3", "X-Ratelimit-Remaining-Hour", "900"}, []int64{3, 900}},
-		"Mistral":          {[]string{"req-minute"}, []string{"X-Ratelimit-Remaining-Req-Minute", "3"}, []int64{3}},
-		"draft -11":        {[]string{"burst", "long"}, []string{"Ratelimit", `"Burst";r=70;t=12, "long";r=640`}, []int64{70, 640}},
-		"draft -07":        {[]string{"requests"}, []string{"Ratelimit", "limit=100, remaining=40, reset=9"}, []int64{40}},
-		"GitHub":           {[]string{"requests", "search"}, []string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "core"}, []int64{7, 999}},
-		"GitHub, search":   {[]string{"requests", "search"}, []string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "search"}, []int64{999, 7}},
-		"Discord":          {[]string{"requests"}, []string{"X-Ratelimit-Remaining", "0", "X-Ratelimit-Bucket", "abcd"}, []int64{999}},
-		"two rules of one": {[]string{"tokens", "tokens"}, []string{"X-Ratelimit-Remaining-Tokens", "7"}, []int64{7, 7}},
+			"Anthropic-Ratelimit-Output-Tokens-Remaining", "8", "Anthropic-Priority-Input-Tokens-Remaining", "9"}, []int64{993, 992, 991}, nil},
+		"Kong":             {[]string{"minute", "hour"}, []string{"X-Ratelimit-Remaining-Minute", "3", "X-Ratelimit-Remaining-Hour", "900"}, []int64{997, 100}, nil},
+		"Mistral":          {[]string{"req-minute"}, []string{"X-Ratelimit-Remaining-Req-Minute", "3"}, []int64{997}, nil},
+		"draft -11":        {[]string{"burst", "long"}, []string{"Ratelimit", `"Burst";r=70;t=12, "long";r=640`}, []int64{930, 360}, nil},
+		"draft -07":        {[]string{"requests"}, []string{"Ratelimit", "limit=100, remaining=40, reset=9"}, []int64{960}, nil},
+		"GitHub":           {[]string{"requests", "search"}, []string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "core"}, []int64{993, 1}, nil},
+		"GitHub, search":   {[]string{"requests", "search"}, []string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "search"}, []int64{1, 993}, nil},
+		"Discord":          {[]string{"requests"}, []string{"X-Ratelimit-Remaining", "0", "X-Ratelimit-Bucket", "abcd"}, []int64{1}, nil},
+		"two rules of one": {[]string{"tokens", "tokens"}, []string{"X-Ratelimit-Remaining-Tokens", "7"}, []int64{993, 993}, nil},
+		"counters":         {[]string{"requests"}, []string{"X-Ratelimit-Remaining", "1"}, []int64{1}, core.SlidingWindow{Limit: 100, Window: time.Hour}},
+		"leaky bucket":     {[]string{"requests"}, []string{"X-Ratelimit-Remaining", "1"}, []int64{1}, core.LeakyBucket{Rate: 100, Per: time.Hour, Capacity: 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gatetest.Memory(t, core.Config{})
-			u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				for i := 0; i < len(c.told); i += 2 {
-					w.Header().Set(c.told[i], c.told[i+1])
-				}
-			})
+			if c.limit == nil {
+				c.limit = window
+			}
 			var rules []outbound.Rule
 			for i, limit := range c.limits {
-				p := gatetest.Limited(t, fmt.Sprint("r", i), core.FixedWindow{Limit: 1000, Window: 24 * time.Hour, FromFirst: true})
-				rules = append(rules, outbound.Rule{Policy: p, Key: outbound.ByHost, Limit: limit})
+				rules = append(rules, outbound.Rule{Policy: gatetest.Limited(t, fmt.Sprint("r", i), c.limit), Key: outbound.ByHost, Limit: limit})
 			}
-			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: rules})
-			if _, err := get(t, tr, u.URL); err != nil {
-				t.Fatal(err)
-			}
-			key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
-			for i, want := range c.left {
-				if left := standing(t, g, rules[i].Policy, key).Remaining; left != want {
-					t.Errorf("rule %d: %d left, want %d", i, left, want)
+			r := newRig(t, outbound.Config{Rules: rules})
+			r.push(refuse(200, "", c.told...))
+			r.want("", 200)
+			for i, want := range c.used {
+				if n := r.used(rules[i].Policy); n != want {
+					t.Errorf("rule %d: %d used, want %d", i, n, want)
 				}
 			}
 		})
-	}
-}
-
-// No count lowers what fills a leaky bucket, or two counters.
-func TestRemainingLowersNoCounters(t *testing.T) {
-	for name, a := range map[string]core.Algorithm{
-		"counters": core.SlidingWindow{Limit: 100, Window: time.Hour}, "leaky bucket": core.LeakyBucket{Rate: 100, Per: time.Hour, Capacity: 10},
-	} {
-		g := gatetest.Memory(t, core.Config{})
-		u := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Ratelimit-Remaining", "1") })
-		p := gatetest.Limited(t, "a", a)
-		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: p, Key: outbound.ByHost, Limit: "requests"}}})
-		if _, err := get(t, tr, u.URL); err != nil {
-			t.Fatal(err)
-		}
-		key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
-		if r := standing(t, g, p, key); r.Used != 1 {
-			t.Errorf("%s: %d used", name, r.Used)
-		}
 	}
 }

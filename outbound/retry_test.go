@@ -82,10 +82,8 @@ func TestRetry(t *testing.T) {
 				}
 				_ = res.Body.Close()
 				gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
-				key, _ := outbound.ByHost(r)
-				d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
-				if err != nil || d.At(0).Used != int64(c.sent) {
-					t.Errorf("%d spent, %v", d.At(0).Used, err)
+				if n := standing(t, g, policy, core.Must(outbound.ByHost(r))).Used; n != int64(c.sent) {
+					t.Errorf("%d spent", n)
 				}
 			})
 		})
@@ -149,26 +147,21 @@ func searchHeader() []string {
 // A refusal that says nothing of other requests cools nothing, and is not retried.
 func TestNoRetryWithoutACooldown(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
-		"of a resource":        refuse(403, noSearch, searchHeader()...),
-		"costs too much":       refuse(402, tooLarge),
-		"is above the limit":   refuse(429, tooLong, "Retry-After", "9"),
-		"an object is in use":  refuse(429, `{"error":{"code":"lock_timeout"}}`),
-		"tells no longer wait": refuse(403, noSearch, searchHeader()[:6]...),
+		"of a resource":              refuse(403, noSearch, searchHeader()...),
+		"costs too much":             refuse(402, tooLarge),
+		"is above the limit":         refuse(429, tooLong, "Retry-After", "9"),
+		"an object is in use":        refuse(429, `{"error":{"code":"lock_timeout"}}`),
+		"tells no longer wait":       refuse(403, noSearch, searchHeader()[:6]...),
+		"of a route without a Route": refuse(429, "{}", "X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset-After", "60", "X-Ratelimit-Bucket", "abcd"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := new(answers)
-			u := serve(t, a.ServeHTTP)
-			tr := transport(t, outbound.Config{
-				Base: base(t), Gate: gatetest.Memory(t, core.Config{}), MaxWait: time.Hour, Retry: outbound.Retry{Max: 3},
-			})
-			a.push(answer)
-			for _, refused := range []bool{true, false} {
-				if status, err := get(t, tr, u.URL); err != nil || (status != http.StatusOK) != refused {
-					t.Errorf("%d, %v", status, err)
-				}
+			r := newRig(t, outbound.Config{MaxWait: time.Hour, Retry: outbound.Retry{Max: 3}})
+			r.push(answer)
+			if status, err := get(t, r.tr, r.URL); err != nil || status == http.StatusOK {
+				t.Errorf("%d, %v", status, err)
 			}
-			if u.count() != 2 {
-				t.Errorf("%d requests", u.count())
+			if r.want("", 200); r.count() != 2 {
+				t.Errorf("%d requests", r.count())
 			}
 		})
 	}

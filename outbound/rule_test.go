@@ -18,84 +18,57 @@ import (
 	"github.com/headgate/headgate/outbound"
 )
 
-// Tokens are estimated before a request is sent, and settled when its response has ended.
+// Tokens are estimated before a request is sent, and settled when its response has ended. Cost and Settle
+// see the model.
 func TestMeteredRule(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {
-		u := serve(t, nil)
+		models := make(chan string, 10)
+		see := func(r *http.Request) { models <- outbound.ModelOf(r.Context()) }
 		tokens := gatetest.Policy(t, core.PolicyConfig{Name: "tokens", Algorithm: gatetest.Frozen(25), Unit: core.UnitTokens})
 		requests := gatetest.Limited(t, "requests", gatetest.Frozen(100))
-		tr := transport(t, outbound.Config{
-			Base: base(t), Gate: g, Meter: byPath{},
-			Rules: []outbound.Rule{{Policy: tokens, Key: outbound.ByModel}, {Policy: requests, Key: outbound.ByModel}},
-		})
-		r := request(t, t.Context(), u.URL+"/m")
-		account, err := outbound.ByCredential(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := newRig(t, outbound.Config{Gate: g, Meter: byPath{}, Rules: []outbound.Rule{
+			{Policy: tokens, Key: outbound.ByModel},
+			{
+				Policy: requests, Key: outbound.ByModel, Cost: func(r *http.Request) int64 { see(r); return 1 },
+				Settle: func(r *http.Request, _ *http.Response, cost int64) int64 { see(r); return cost },
+			},
+		}})
+		answer := refuse(200, "ok") // which runs until it is closed
+		r.push(answer, answer, answer)
+		q := request(t, t.Context(), r.URL+"/m")
+		account := core.Must(outbound.ByCredential(q))
 		key := gatetest.Key(t, account.Parts()[0], "m")
-		used := func() (a, b int64) {
-			d, err := g.Peek(t.Context(), core.Charge{Policy: tokens, Key: key, Cost: core.NoCost}, core.Charge{Policy: requests, Key: key, Cost: core.NoCost})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return d.At(0).Used, d.At(1).Used
-		}
-		res, err := tr.RoundTrip(r)
+		used := func() string { return fmt.Sprint(standing(t, g, tokens, key).Used, standing(t, g, requests, key).Used) }
+		res, err := r.tr.RoundTrip(q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, b := used(); a != 10 || b != 1 {
-			t.Errorf("%d tokens and %d requests are spent by a request that runs", a, b)
+		if n := used(); n != "10 1" {
+			t.Errorf("%s tokens and requests are spent by a request that runs", n)
 		}
 		_ = res.Body.Close()
-		gatetest.Eventually(t, "the tokens are settled", func() bool {
-			a, b := used()
-			return a == 4 && b == 1
-		})
+		gatetest.Eventually(t, "the tokens are settled", func() bool { return used() == "4 1" })
 		for range 2 {
-			if _, err := tr.RoundTrip(r); err != nil {
+			if model := <-models; model != "m" {
+				t.Errorf("the model is %q", model)
+			}
+			if _, err := r.tr.RoundTrip(q); err != nil {
 				t.Fatal(err)
 			}
 		}
-		_, err = tr.RoundTrip(r)
-		wantBusy(t, err, "tokens")
-		if a, b := used(); a != 24 || b != 3 {
-			t.Errorf("%d tokens and %d requests are spent", a, b)
+		if busy := r.busy("/m", "tokens"); busy.After != core.Never || !busy.At.IsZero() || busy.Spent {
+			t.Errorf("%+v", busy)
+		}
+		if n := used(); n != "24 3" || r.count() != 3 {
+			t.Errorf("%s tokens and requests are spent, %d sent", n, r.count())
 		}
 	})
-}
-
-// Settle sees the model, as Cost does.
-func TestSettleSeesTheModel(t *testing.T) {
-	models := make(chan string, 2)
-	see := func(r *http.Request) { models <- outbound.ModelOf(r.Context()) }
-	u := serve(t, nil)
-	tr := transport(t, outbound.Config{
-		Base: base(t), Gate: gatetest.Memory(t, core.Config{}), Meter: byPath{},
-		Rules: []outbound.Rule{{
-			Policy: gatetest.Limited(t, "a", gatetest.Frozen(10)), Key: outbound.ByModel,
-			Cost:   func(r *http.Request) int64 { see(r); return 2 },
-			Settle: func(r *http.Request, _ *http.Response, cost int64) int64 { see(r); return cost },
-		}},
-	})
-	if _, err := get(t, tr, u.URL+"/m"); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if model := <-models; model != "m" {
-			t.Errorf("the model is %q", model)
-		}
-	}
 }
 
 // A credential that its Config names divides rules, models and cooldowns.
 func TestNamedCredential(t *testing.T) {
-	a := new(answers)
-	u := serve(t, a.ServeHTTP)
-	tr := transport(t, outbound.Config{
-		Base: base(t), Gate: gatetest.Memory(t, core.Config{}), Meter: byPath{},
-		Credential: func(r *http.Request) string { return r.Header.Get("X-Tenant") },
+	u := newRig(t, outbound.Config{
+		Meter: byPath{}, Credential: func(r *http.Request) string { return r.Header.Get("X-Tenant") },
 		Rules: []outbound.Rule{
 			{Policy: gatetest.Limited(t, "a", gatetest.Frozen(2)), Key: outbound.ByCredential},
 			{Policy: gatetest.Limited(t, "b", gatetest.Frozen(2)), Key: outbound.ByModel},
@@ -106,7 +79,7 @@ func TestNamedCredential(t *testing.T) {
 		r := request(t, t.Context(), u.URL+"/m")
 		r.Header.Set("X-Tenant", tenant)
 		r.Header.Set("Authorization", "Bearer "+rand.Text()) // changes
-		res, err := tr.RoundTrip(r)
+		res, err := u.tr.RoundTrip(r)
 		if err == nil {
 			_ = res.Body.Close()
 		}
@@ -118,7 +91,7 @@ func TestNamedCredential(t *testing.T) {
 		}
 	}
 	wantBusy(t, send("x"), "a")
-	a.push(refuse(429, "", "Retry-After", "60"))
+	u.push(refuse(429, "", "Retry-After", "60"))
 	if err := send("y"); err != nil {
 		t.Error(err)
 	}
@@ -177,7 +150,6 @@ func TestKeysOfChangedRequests(t *testing.T) {
 // Costs, and what skips a rule or the Transport.
 func TestCostAndSkip(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {
-		u := serve(t, nil)
 		rule := func(name string) outbound.Rule {
 			return outbound.Rule{Policy: gatetest.Limited(t, name, gatetest.Frozen(10)), Key: outbound.ByHost}
 		}
@@ -188,59 +160,21 @@ func TestCostAndSkip(t *testing.T) {
 		clamped.Settle = func(_ *http.Request, _ *http.Response, cost int64) int64 { return -1 }
 		skipped.Skip = func(*http.Request) bool { return true }
 		rules := []outbound.Rule{free, dear, clamped, skipped}
-		tr := transport(t, outbound.Config{
-			Base: base(t), Gate: g, Rules: rules, Skip: func(r *http.Request) bool { return r.URL.Path == "/skip" },
-		})
-		for range 20 {
-			if _, err := get(t, tr, u.URL+"/skip"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := get(t, tr, u.URL); err != nil {
-			t.Fatal(err)
-		}
-		key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
-		gatetest.Eventually(t, "the clamped cost is settled", func() bool {
-			d, err := g.Peek(t.Context(), core.Charge{Policy: rules[2].Policy, Key: key, Cost: core.NoCost})
-			return err == nil && d.At(0).Used == 0
-		})
+		r := newRig(t, outbound.Config{Gate: g, Rules: rules, Skip: func(r *http.Request) bool { return r.URL.Path == "/skip" }})
+		r.want("/skip", slices.Repeat([]int{200}, 20)...)
+		r.want("", 200)
+		gatetest.Eventually(t, "the clamped cost is settled", func() bool { return r.used(clamped.Policy) == 0 })
 		for i, want := range []int64{0, 7, 0, 0} {
-			d, err := g.Peek(t.Context(), core.Charge{Policy: rules[i].Policy, Key: key, Cost: core.NoCost})
-			if err != nil || d.At(0).Used != want {
-				t.Errorf("%s: %d spent, want %d, %v", rules[i].Policy.Name(), d.At(0).Used, want, err)
+			if n := r.used(rules[i].Policy); n != want {
+				t.Errorf("%s: %d spent, want %d", rules[i].Policy.Name(), n, want)
 			}
 		}
 	})
 }
 
-// The rest of a cost above the limit is charged when the response has ended, also if no Settle
-// corrects it.
+// The rest of a cost above the limit is charged when the response has ended, also if no Settle corrects
+// it, but not of a request that is refused or gets no response, unless something tells what it has cost.
 func TestClampChargesTheRest(t *testing.T) {
-	eachGate(t, func(t *testing.T, g *core.Gate) {
-		u := serve(t, nil)
-		policy := gatetest.Limited(t, "a", gatetest.Frozen(10))
-		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{
-			Policy: policy, Key: outbound.ByHost, Clamp: true, Cost: func(*http.Request) int64 { return 15 },
-		}}})
-		res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
-		if err != nil {
-			t.Fatal(err)
-		}
-		key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
-		used := func() int64 {
-			return standing(t, g, policy, key).Used
-		}
-		if n := used(); n != 10 {
-			t.Errorf("%d spent by a request that runs", n)
-		}
-		_ = res.Body.Close()
-		gatetest.Eventually(t, "the rest is charged", func() bool { return used() == 15 })
-	})
-}
-
-// A request that is refused or gets no response is not charged the rest, unless something tells what
-// it has cost.
-func TestClampChargesNoRestWithoutAnAnswer(t *testing.T) {
 	answer := func(status int, kind, body string) roundTripper {
 		return func(*http.Request) (*http.Response, error) {
 			return &http.Response{

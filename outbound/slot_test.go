@@ -116,10 +116,7 @@ func TestSlotComesBack(t *testing.T) {
 					t.Errorf("settled from %d", cost)
 				}
 				key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
-				gatetest.Eventually(t, "the rule is settled", func() bool {
-					d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
-					return err == nil && d.At(0).Used == 3
-				})
+				gatetest.Eventually(t, "the rule is settled", func() bool { return standing(t, g, policy, key).Used == 3 })
 				_ = res.Body.Close()
 				select {
 				case <-settled:
@@ -129,64 +126,6 @@ func TestSlotComesBack(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The bound that the issue of a leaked slot is measured by.
-func TestSlotOfUnreadBodyComesBackSoon(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	g := gatetest.Redis(t, s.Client(t), core.Config{})
-	u, slot := stream(t, nil), slotOf(t, g, 1)
-	tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
-	best := time.Hour
-	for range 5 { // the machine may be busy for a moment
-		res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		_ = res.Body.Close()
-		gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
-		best = min(best, time.Since(start))
-	}
-	if best > 50*time.Millisecond {
-		t.Errorf("the slot was free after %v at best", best)
-	}
-}
-
-// Responses without a body, and requests without a response, hold no slot.
-func TestNothingToReadHoldsNoSlot(t *testing.T) {
-	eachGate(t, func(t *testing.T, g *core.Gate) {
-		slot := slotOf(t, g, 1)
-		u := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
-		res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
-		if err != nil || res.StatusCode != http.StatusNoContent {
-			t.Fatal(res, err)
-		}
-		gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
-
-		broken := errors.New("broken")
-		for _, fail := range []func() (*http.Response, error){
-			func() (*http.Response, error) { return nil, broken },
-			func() (*http.Response, error) { panic(broken) },
-		} {
-			tr = transport(t, outbound.Config{
-				Gate: g, Slot: slot, Base: roundTripper(func(*http.Request) (*http.Response, error) { return fail() }),
-			})
-			func() {
-				defer func() {
-					if p := recover(); p != nil && p != error(broken) {
-						t.Error(p)
-					}
-				}()
-				if _, err := get(t, tr, u.URL); !errors.Is(err, broken) {
-					t.Error(err)
-				}
-			}()
-			gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
-		}
-	})
 }
 
 // A request that no connection could be made for was not sent, so it gives back what it spent, with
@@ -205,10 +144,7 @@ func TestDialErrorRefunds(t *testing.T) {
 			if _, err := get(t, tr, url); err == nil {
 				t.Fatal("no error")
 			}
-			gatetest.Eventually(t, name+": the cost is refunded", func() bool {
-				d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
-				return err == nil && d.At(0).Used == 0
-			})
+			gatetest.Eventually(t, name+": the cost is refunded", func() bool { return standing(t, g, policy, key).Used == 0 })
 		}
 	})
 }
@@ -237,9 +173,8 @@ func TestLaterDialErrorRefundsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
-	d, err := other.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
-	if err != nil || d.At(0).Used != 1 {
-		t.Errorf("%d used, %v", d.At(0).Used, err)
+	if n := standing(t, other, policy, key).Used; n != 1 {
+		t.Errorf("%d used", n)
 	}
 }
 

@@ -113,17 +113,10 @@ func TestQuotedRequestCoolsNoAccount(t *testing.T) {
 func TestSpentByABadRequestIsToldTwice(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {
 		const noCredit = `{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the API."}}`
-		a := new(answers)
-		u := serve(t, a.ServeHTTP)
-		tr := transport(t, outbound.Config{Base: base(t), Gate: g})
+		r := newRig(t, outbound.Config{Gate: g})
 		ok := func(http.ResponseWriter) {}
-		a.push(refuse(400, noCredit), ok, refuse(400, noCredit), refuse(400, noCredit))
-		for _, want := range []int{400, 200, 400, 400} {
-			if status, err := get(t, tr, u.URL); err != nil || status != want {
-				t.Fatal(status, err, want)
-			}
-		}
-		_, err := get(t, tr, u.URL)
-		wantBusy(t, err, "spent")
+		r.push(refuse(400, noCredit), ok, refuse(400, noCredit), refuse(400, noCredit))
+		r.want("", 400, 200, 400, 400)
+		r.busy("", "spent")
 	})
 }
