@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
 )
@@ -74,48 +75,42 @@ func TestNewReportsEveryFault(t *testing.T) {
 	}
 }
 
+// Configurations that would meter nothing, or next to nothing, are faults too.
 func TestNewRefuses(t *testing.T) {
-	gate := core.Must(core.NewMemory(core.Config{}))
-	defer func() { _ = gate.Close(t.Context()) }()
+	money, tokens := policy("money", core.UnitMicroDollars, 1000), policy("tokens", core.UnitTokens, 1000)
 	var rules []nethttp.Rule
 	for _, name := range strings.Split("abcdefghijklmnop", "") {
 		rules = append(rules, nethttp.Rule{Policy: policy(name, core.UnitRequests, 1), Key: tenant})
 	}
-	budget := []llm.Budget{{Policy: policy("tokens", core.UnitTokens, 1), Key: tenant}}
-	money := []llm.Budget{{Policy: policy("usd", core.UnitMicroDollars, 1), Key: tenant}}
-	unnamed := []llm.Budget{{Policy: new(core.Policy), Key: tenant}}
-	guard := nethttp.Config{Gate: gate}
-	unnamedCap := nethttp.Config{Gate: gate, Slot: &nethttp.Slot{}}
-	for name, c := range map[string]struct {
-		cfg  llm.Config
-		want string
-	}{
-		"nothing":   {llm.Config{}, "Config.Guard.Gate is nil"},
-		"no budget": {llm.Config{Guard: guard}, "Config.Budgets is empty"},
-		"no gate":   {llm.Config{Budgets: budget}, "Gate is nil"},
-		"17 limits": {
-			llm.Config{Guard: nethttp.Config{Gate: gate, Rules: rules}, Budgets: budget}, "at most 16",
+	budget := func(p *core.Policy, models ...string) []llm.Budget {
+		return []llm.Budget{{Policy: p, Key: tenant, Models: models}}
+	}
+	of := func(m llm.Model) map[string]llm.Model { return map[string]llm.Model{"m": m} }
+	for want, cfg := range map[string]llm.Config{
+		"Config.Budgets is empty": {},
+		"at most 16":              {Guard: nethttp.Config{Rules: rules}, Budgets: budget(tokens)},
+		"Budgets[0].Policy counts money, and Models and Prices": {Budgets: budget(money)},
+		"Overrun is OverrunEnd, and ChargeEvery is 0":           {Budgets: budget(tokens), Overrun: llm.OverrunEnd},
+		"Budgets[0].Policy is missing":                          {Budgets: budget(new(core.Policy))},
+		"Slot.Semaphore is nil":                                 {Guard: nethttp.Config{Slot: &nethttp.Slot{Caps: []nethttp.Cap{{Key: tenant, Limit: 1}}}}, Budgets: budget(tokens)},
+		`Models["m"] has no Tariff`:                             {Budgets: budget(money), Models: of(llm.Model{})},
+		`Models["m"].Tariff.Price is`:                           {Budgets: budget(money), Models: of(llm.Model{Tariff: llm.Tariff{Price: llm.Price{CacheRead: 4}}})},
+		`Models["m"].Tariff.Price is empty`:                     {Budgets: budget(money), Models: of(llm.Model{Tariff: llm.Tariff{Units: map[string]int64{"page": 1}}})},
+		`Guard.Rules[0].Policy counts tokens`: {
+			Guard: nethttp.Config{Rules: []nethttp.Rule{{Policy: tokens, Key: tenant}}}, Budgets: budget(money), Models: of(llm.Model{Tariff: free}),
 		},
-		"a price is missing": {
-			llm.Config{Guard: guard, Budgets: money}, "Budgets[0].Policy counts money, and Models and Prices",
-		},
-		"end without charges": {
-			llm.Config{Guard: guard, Budgets: budget, Overrun: llm.OverrunEnd},
-			"Overrun is OverrunEnd, and ChargeEvery is 0",
-		},
-		"zero value of Policy": {
-			llm.Config{Guard: guard, Budgets: unnamed}, "Budgets[0].Policy is missing",
-		},
-		"unnamed cap": {
-			llm.Config{Guard: unnamedCap, Budgets: budget}, "Slot.Semaphore is nil",
-		},
+		"DrainFor is 1s":                       {Budgets: budget(money), Models: of(llm.Model{Tariff: free}), DrainFor: time.Second},
+		`Config.Budgets[0].Models has "Large"`: {Budgets: budget(tokens, "large", "Large"), Models: twoModels()},
 	} {
-		t.Run(name, func(t *testing.T) {
-			m, err := llm.New(c.cfg)
-			if m != nil || err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %q", err, c.want)
-			}
-		})
+		cfg.Guard.Gate = gatetest.Memory(t, core.Config{})
+		if m, err := llm.New(cfg); m != nil || err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for want, cfg := range map[string]llm.Config{"Config.Guard.Gate is nil": {}, "Gate is nil": {Budgets: budget(tokens)}} {
+		if m, err := llm.New(cfg); m != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }
 
@@ -156,49 +151,10 @@ func TestNewCopiesItsConfiguration(t *testing.T) {
 	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)
 }
 
-// The estimate of a request that sets no cap is the default cap, and a default body is at most 8
-// MiB.
-func TestDefaults(t *testing.T) {
+// A default body is at most 8 MiB.
+func TestDefaultBody(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 10_000, nil)
-	r.answer = chat(1, 1)
-	read(t, r.post("/v1/chat/completions", `{"model":"m","n":2}`))
-	report := r.want(llm.OutcomeReported, llm.Usage{Input: 1, Output: 1}, 2)
-	if report.Estimate != (llm.Usage{Output: 8192}) {
-		t.Errorf("estimate %+v", report.Estimate)
-	}
-	if response := r.post("/v1/chat/completions", strings.Repeat(" ", 8<<20+1)); response.StatusCode != 413 {
-		t.Errorf("status %d", response.StatusCode)
-	}
-}
-
-// Configurations that would meter nothing, or next to nothing, are faults.
-func TestUnmeteredConfigurationsAreFaults(t *testing.T) {
-	money, tokens := policy("money", core.UnitMicroDollars, 1000), policy("tokens", core.UnitTokens, 1000)
-	for want, change := range map[string]func(*llm.Config){
-		`Models["m"] has no Tariff`: func(cfg *llm.Config) { cfg.Models = map[string]llm.Model{"m": {}} },
-		`Models["m"].Tariff.Price is`: func(cfg *llm.Config) {
-			cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: llm.Price{CacheRead: 4}}}}
-		},
-		`Models["m"].Tariff.Price is empty`: func(cfg *llm.Config) {
-			cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Units: map[string]int64{"page": 1}}}}
-		},
-		`Guard.Rules[0].Policy counts tokens`: func(cfg *llm.Config) {
-			cfg.Models = map[string]llm.Model{"m": {Tariff: free}}
-			cfg.Guard.Rules = []nethttp.Rule{{Policy: tokens, Key: tenant}}
-		},
-		"DrainFor is 1s": func(cfg *llm.Config) {
-			cfg.Models = map[string]llm.Model{"m": {Tariff: free}}
-			cfg.DrainFor = time.Second
-		},
-	} {
-		cfg := llm.Config{
-			Guard:   nethttp.Config{Gate: core.Must(core.NewMemory(core.Config{}))},
-			Budgets: []llm.Budget{{Policy: money, Key: tenant}},
-		}
-		change(&cfg)
-		if _, err := llm.New(cfg); err == nil || !strings.Contains(err.Error(), want) ||
-			strings.Count(err.Error(), "\n") > 0 {
-			t.Errorf("want %s, got %v", want, err)
-		}
+	if status, _ := r.ask(chatPath, strings.Repeat(" ", 8<<20+1)); status != 413 {
+		t.Errorf("status %d", status)
 	}
 }

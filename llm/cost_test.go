@@ -2,11 +2,8 @@ package llm_test
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"math"
 	"math/big"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -226,123 +223,6 @@ func TestTariffByTheHour(t *testing.T) {
 	if now := time.Now().UTC().Hour(); hour != now && (hour+1)%24 != now {
 		t.Errorf("asked for hour %d", hour)
 	}
-}
-
-// The model that the response names has its own tariff. Another model
-// that served does not change the price if nobody knows it, but is reported.
-func TestServedModelDecidesThePrice(t *testing.T) {
-	for _, c := range []struct {
-		served, requested string
-		want              int64
-		unknown           []string
-	}{
-		{"large", "small", 70, nil},
-		{"large-2026-11-01", "small", 70, []string{"model large-2026-11-01"}}, // the dearest
-		{"small", "small", 10, nil},
-		{"small-2026-11-01", "small", 10, nil},
-		{"Small-2026-11-01", "vendor/small", 10, nil},
-		{"", "small", 10, nil},
-		{"vendor/4.5-small-new-20250929", "vendor/small-new-4.5", 10, nil},
-		{"small-new-4-5-latest", "vendor/small-new-4.5", 10, nil},
-		{"small-new-4.5-2025-09-29", "small-new-4.5-latest", 10, nil},
-		{"small-0613", "small", 10, nil},
-		{"small@20250929", "small", 10, nil},
-		{"small-001", "small", 10, nil},
-		{"small-new-5.4", "vendor/small-new-4.5", 70, []string{"model small-new-5.4"}},
-		{"small-pro", "small", 70, []string{"model small-pro"}},
-		{"small-pro-2026-11-01", "small", 70, []string{"model small-pro-2026-11-01"}},
-		{"my-small-killer", "small", 70, []string{"model my-small-killer"}},
-		{"2026-11-01-small", "small", 70, []string{"model 2026-11-01-small"}},
-		{"small-9999", "small", 70, []string{"model small-9999"}},
-	} {
-		t.Run(c.served+" for "+c.requested, func(t *testing.T) {
-			r := newRig(t, core.UnitMicroDollars, 10_000, func(cfg *llm.Config) {
-				cfg.Models = map[string]llm.Model{
-					"small":        {Tariff: llm.Tariff{Price: each}},
-					"vendor/small": {Tariff: llm.Tariff{Price: each}},
-
-					"vendor/small-new-4.5": {Tariff: llm.Tariff{Price: each}},
-					"small-new-4.5-latest": {Tariff: llm.Tariff{Price: each}},
-					"large":                {Tariff: llm.Tariff{Price: llm.Price{Input: 7_000_000, Output: 7_000_000}}},
-				}
-			})
-			r.answer = func(w http.ResponseWriter, _ *http.Request) {
-				fmt.Fprintf(w, `{"model":%q,"usage":{"prompt_tokens":8,"completion_tokens":2}}`, c.served)
-			}
-			read(t, r.post(chatPath, fmt.Sprintf(`{"model":%q}`, c.requested)))
-			report := r.want(llm.OutcomeReported, llm.Usage{Input: 8, Output: 2}, c.want)
-			if report.Cost != c.want || !slices.Equal(report.Unknown, c.unknown) || report.Request.Model != c.requested {
-				t.Errorf("%+v", report)
-			}
-		})
-	}
-}
-
-// A deployment's name in a path is the operator's own. The response names the model behind it.
-func TestDeploymentHasItsOwnPrice(t *testing.T) {
-	r := newRig(t, core.UnitMicroDollars, 10_000, func(cfg *llm.Config) {
-		cfg.Models = map[string]llm.Model{
-			"ours":  {Tariff: llm.Tariff{Price: each}},
-			"large": {Tariff: llm.Tariff{Price: llm.Price{Input: 7_000_000, Output: 7_000_000}}},
-		}
-	})
-	r.answer = func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"model":"gpt-x-2026-11-01","usage":{"prompt_tokens":8,"completion_tokens":2}}`)
-	}
-	read(t, r.post("/openai/deployments/ours/chat/completions", `{"messages":[]}`))
-	if report := r.want(llm.OutcomeReported, llm.Usage{Input: 8, Output: 2}, 10); len(report.Unknown) > 0 {
-		t.Errorf("%q", report.Unknown)
-	}
-}
-
-// A request for a dearer tier holds what that costs. The tier that the response states is billed.
-func TestAskedTierIsHeld(t *testing.T) {
-	for _, c := range []struct {
-		path, body   string
-		held, billed int64
-	}{
-		{chatPath, `{"model":"m","max_tokens":20,"service_tier":"priority"}`, 40, 5},
-		{chatPath, `{"model":"m","max_tokens":20,"service_tier":"Flex"}`, 10, 5},
-		{chatPath, `{"model":"m","max_tokens":20,"service_tier":"auto"}`, 20, 5},
-		{chatPath, `{"model":"m","max_tokens":20,"service_tier":null}`, 20, 5},
-		{chatPath, `{"model":"m","max_tokens":20,"service_tier":"ultra"}`, 40, 5}, // unknown: the dearest
-		{messagesPath, `{"model":"m","max_tokens":20,"speed":"fast"}`, 60, 0},
-		{"/model/m/converse", `{"inferenceConfig":{"maxTokens":20},"serviceTier":{"type":"priority"}}`, 40, 0},
-	} {
-		t.Run(c.body, func(t *testing.T) {
-			r := newRig(t, core.UnitMicroDollars, 10_000, func(cfg *llm.Config) {
-				cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: each, Factors: map[string]int64{
-					"service_tier:priority": 2000, "service_tier:flex": 500, "speed:fast": 3000,
-				}}}}
-			})
-			var held int64
-			r.answer = func(w http.ResponseWriter, _ *http.Request) {
-				held = r.used()
-				if c.billed == 0 {
-					w.WriteHeader(http.StatusBadGateway)
-					return
-				}
-				_, _ = io.WriteString(w, `{"service_tier":"default","usage":{"prompt_tokens":3,"completion_tokens":2}}`)
-			}
-			read(t, r.post(c.path, c.body))
-			if held != c.held || r.used() != c.billed {
-				t.Errorf("held %d and then used %d, want %d and %d", held, r.used(), c.held, c.billed)
-			}
-		})
-	}
-}
-
-// A whole answer that states neither a usage nor a tier costs the estimate in the tier that the
-// client asked for.
-func TestUnstatedTierIsThatOfTheRequest(t *testing.T) {
-	r := newRig(t, core.UnitMicroDollars, 10_000, func(cfg *llm.Config) {
-		cfg.Models = map[string]llm.Model{
-			"m": {Tariff: llm.Tariff{Price: each, Factors: map[string]int64{"service_tier:priority": 2000}}},
-		}
-	})
-	r.answer = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"choices":[]}`) }
-	read(t, r.post(chatPath, `{"model":"m","max_tokens":20,"service_tier":"priority"}`))
-	r.want(llm.OutcomeUnreported, llm.Usage{Output: 20}, 40)
 }
 
 // drawTariff draws a tariff with small numbers, so that prices and steps meet.

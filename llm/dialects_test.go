@@ -2,7 +2,6 @@ package llm_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -79,30 +78,9 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("%s: %+v", c.path, got)
 		}
 	}
-	refused := r.post("/acme/large/generate", `{"stream":"x"}`)
-	if body := read(t, refused); refused.StatusCode != 400 || !strings.HasPrefix(body, `{"error":"`) {
-		t.Errorf("%d %s", refused.StatusCode, body)
+	if status, body := r.ask("/acme/large/generate", `{"stream":"x"}`); status != 400 || !strings.HasPrefix(body, `{"error":"`) {
+		t.Errorf("%d %s", status, body)
 	}
-}
-
-// What a server states of the bill of a stream that breaks off is not the bill, also if it is
-// trusted.
-func TestStatedCostOfACutStream(t *testing.T) {
-	r := newRig(t, core.UnitMicroDollars, 1_000_000, func(cfg *llm.Config) {
-		cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: each}}}
-		cfg.StatedCost = llm.StatedCostTrust
-	})
-	chunk := `data: {"choices":[{"delta":{"content":"ok"}}],"usage":{"prompt_tokens":7,"completion_tokens":1,"cost":0.000001}}` + "\n\n"
-	r.answer = func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, strings.Repeat(chunk, 5))
-		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
-	}
-	response := r.post(chatPath, streamed)
-	_, _ = io.Copy(io.Discard, response.Body)
-	response.Body.Close()
-	r.want(llm.OutcomeCut, llm.Usage{Input: 7, Output: 5}, 12)
 }
 
 // A refusal has the shape that the clients of its format know.
@@ -115,11 +93,7 @@ func TestRefusalsOfEveryFormat(t *testing.T) {
 		"/api/chat":         `{"error":""}`,
 	} {
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) { cfg.Guard.LongestWait = core.Never })
-		charge := r.charge()
-		charge.Cost = 1000
-		if _, err := r.gate.Decide(t.Context(), charge); err != nil {
-			t.Fatal(err)
-		}
+		r.spend(1000)
 		response := r.post(path, `{"model":"m"}`)
 		body := strings.TrimSpace(read(t, response))
 		want = strings.Replace(want, "SECONDS", response.Header.Get("Retry-After"), 1)

@@ -44,11 +44,7 @@ func TestDowngrade(t *testing.T) {
 					w.Header().Set(llm.ModelHeader, "of the server")
 					fmt.Fprint(w, `{"model":"small","usage":{"prompt_tokens":3,"completion_tokens":2,"input_tokens":3,"output_tokens":2}}`)
 				}
-				charge := r.charge()
-				charge.Cost = 1
-				if _, err := gate.Decide(t.Context(), charge); err != nil {
-					t.Fatal(err)
-				}
+				r.spend(1)
 				body := strings.Replace(of("large", false), `"stream"`, ` "x":"é\n\"model\":" , "stream"`, 1)
 				response := r.post(path, body)
 				if read(t, response); response.StatusCode != 200 ||
@@ -79,11 +75,7 @@ func TestDowngradedStream(t *testing.T) {
 			Policy: policy("large", core.UnitTokens, 1000), Key: tenant, Models: []string{"large"},
 		})
 	})
-	charge := r.charge()
-	charge.Cost = 10
-	if _, err := r.gate.Decide(t.Context(), charge); err != nil {
-		t.Fatal(err)
-	}
+	r.spend(10)
 	r.answer = chat(3, 20)
 	body := read(t, r.post(chatPath, of("large", true)))
 	if strings.Count(body, "word") != 20 || strings.Contains(body, "prompt_tokens") {
@@ -139,11 +131,7 @@ func TestNoDowngrade(t *testing.T) {
 					return inner(q, a)
 				}
 			})
-			charge := r.charge()
-			charge.Cost = 75
-			if _, err := r.gate.Decide(t.Context(), charge); err != nil {
-				t.Fatal(err)
-			}
+			r.spend(75)
 			response := r.post(chatPath, of("large", false))
 			if body := read(t, response); response.StatusCode < 400 || !strings.Contains(body, c.want) || asked != 1 {
 				t.Errorf("asked %d times: %d %s", asked, response.StatusCode, body)
@@ -168,15 +156,10 @@ func TestDowngradeIsNoStrike(t *testing.T) {
 		}}
 	})
 	r.handle(chat(3, 2))
-	charge := r.charge()
-	charge.Cost = 64
-	if _, err := r.gate.Decide(t.Context(), charge); err != nil {
-		t.Fatal(err)
-	}
+	r.spend(64)
 	for i, status := range []int{200, 200, 429, 429} { // 5 micro-dollars each
-		response := r.post(chatPath, of("large", true))
-		if body := read(t, response); response.StatusCode != status || (i == 3) != strings.Contains(body, "blocked") {
-			t.Errorf("%d: %d %s", i, response.StatusCode, body)
+		if got, body := r.ask(chatPath, of("large", true)); got != status || (i == 3) != strings.Contains(body, "blocked") {
+			t.Errorf("%d: %d %s", i, got, body)
 		}
 		if status == 200 {
 			<-r.reports
@@ -232,11 +215,7 @@ func TestDowngradeInThePath(t *testing.T) {
 			b, _ := io.ReadAll(q.Body)
 			asked, body = q.URL.RequestURI(), string(b)
 		})
-		charge := r.charge()
-		charge.Cost = 1
-		if _, err := r.gate.Decide(t.Context(), charge); err != nil {
-			t.Fatal(err)
-		}
+		r.spend(1)
 		response := r.post(path, `{"model":"large"}`)
 		read(t, response)
 		if strings.Contains(path, "deployments") != (body == `{"model":"small/new"}`) {
@@ -259,8 +238,7 @@ func TestNoDowngradeOfAForm(t *testing.T) {
 		}}
 	})
 	const form = "--x\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nlarge\r\n--x--\r\n"
-	response := r.post("/v1/audio/transcriptions", form, "Content-Type", "multipart/form-data; boundary=x")
-	if body := read(t, response); response.StatusCode != 403 {
-		t.Errorf("%d %s", response.StatusCode, body)
+	if status, body := r.ask("/v1/audio/transcriptions", form, "Content-Type", "multipart/form-data; boundary=x"); status != 403 {
+		t.Errorf("%d %s", status, body)
 	}
 }

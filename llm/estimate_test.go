@@ -134,25 +134,3 @@ func TestCutStreamPaysWhatItHasShown(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 }
-
-// The cap that a request states is held whole, up to what the model can write. Without one the usual
-// output is.
-func TestStatedCapsAreHeld(t *testing.T) {
-	for body, want := range map[string]int64{
-		`{"model":"large","max_tokens":30000}`:   30_000,
-		`{"model":"small","max_tokens":30000}`:   8000,
-		`{"model":"large"}`:                      4096,
-		`{"model":"small"}`:                      8000,
-		`{"model":"large","max_tokens":9}`:       9,
-		`{"model":"large","max_tokens":9,"n":3}`: 27,
-	} {
-		held := int64(-1)
-		r := newRig(t, core.UnitOutputTokens, 1_000_000, func(cfg *llm.Config) {
-			cfg.Models = map[string]llm.Model{"large": {}, "small": {MaxOutput: 8000}}
-		})
-		r.handle(func(http.ResponseWriter, *http.Request) { held = r.used() })
-		if read(t, r.post(chatPath, body)); held != want {
-			t.Errorf("%s: %d tokens are held, want %d", body, held, want)
-		}
-	}
-}

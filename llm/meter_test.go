@@ -124,6 +124,23 @@ func (r *rig) post(path, body string, header ...string) *http.Response {
 	return response
 }
 
+// ask sends a request and reads the response.
+func (r *rig) ask(path, body string, header ...string) (status int, text string) {
+	r.Helper()
+	response := r.post(path, body, header...)
+	return response.StatusCode, read(r.T, response)
+}
+
+// spend spends units of the budget of acme.
+func (r *rig) spend(units int64) {
+	r.Helper()
+	charge := r.charge()
+	charge.Cost = units
+	if _, err := r.gate.Decide(r.Context(), charge); err != nil {
+		r.Fatal(err)
+	}
+}
+
 // plainClient asks for no encoding and follows no redirect.
 var plainClient = &http.Client{Transport: &http.Transport{DisableCompression: true}}
 

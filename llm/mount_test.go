@@ -59,10 +59,9 @@ func TestFrameworks(t *testing.T) {
 				t.Errorf("%d, %v", response.StatusCode, response.Header)
 			}
 			r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)
-			response := r.post(chatPath, `{"model":"m","prompt":"`+strings.Repeat("a", 400)+`"}`)
-			if body := read(t, response); response.StatusCode != 429 ||
+			if status, body := r.ask(chatPath, `{"model":"m","prompt":"`+strings.Repeat("a", 400)+`"}`); status != 429 ||
 				!strings.Contains(body, `"insufficient_quota"`) {
-				t.Errorf("%d %s", response.StatusCode, body)
+				t.Errorf("%d %s", status, body)
 			}
 			if response := r.post(chatPath, `{`); response.StatusCode != 400 {
 				t.Errorf("status %d", response.StatusCode)

@@ -1,7 +1,6 @@
 package llm_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -57,11 +56,7 @@ func TestRunningStreamMakesNoNever(t *testing.T) {
 					read(t, response)
 				}
 				<-r.reports
-				charge := r.charge()
-				charge.Cost = 1990
-				if _, err := gate.Decide(t.Context(), charge); err != nil {
-					t.Fatal(err)
-				}
+				r.spend(1990)
 				response := r.post(c.path, asked)
 				if e := readAPIError(t, response); response.Header.Get("X-Should-Retry") != "false" || e.Error.Type+" "+e.Error.Code != c.spent {
 					t.Errorf("%s, %+v", retryHeaders(response.Header), e)
@@ -91,11 +86,7 @@ func TestStreamEndsByWhatOthersHold(t *testing.T) {
 			if c.spent == 0 {
 				other = r.post(chatPath, streamed) // 50
 			} else {
-				charge := r.charge()
-				charge.Cost = c.spent
-				if _, err := r.gate.Decide(context.Background(), charge); err != nil {
-					t.Fatal(err)
-				}
+				r.spend(c.spent)
 			}
 			r.answer = events(30, nil)
 			if body := read(t, r.post(chatPath, small)); !strings.Contains(body, `"code":"`+c.code+`"`) {

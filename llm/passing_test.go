@@ -1,8 +1,6 @@
 package llm_test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,45 +29,6 @@ func TestUsageIsInjected(t *testing.T) {
 		if r.asked[0] != c.want || encoding != c.encoding {
 			t.Errorf("the upstream was asked %s with encoding %q", r.asked[0], encoding)
 		}
-	}
-}
-
-func TestEncodedResponses(t *testing.T) {
-	var zipped bytes.Buffer
-	z := gzip.NewWriter(&zipped)
-	fmt.Fprint(z, `{"choices":[{"message":{"content":"Hello"}}],"usage":{"prompt_tokens":7,"completion_tokens":11}}`)
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		name, encoding string
-		outcome        llm.Outcome
-		usage          llm.Usage
-	}{
-		{"a copy of gzip is read", "gzip", llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}},
-		{"others keep the estimate", "br", llm.OutcomeUnreported, llm.Usage{Output: 50}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, core.UnitTokens, 1000, nil)
-			r.answer = func(w http.ResponseWriter, q *http.Request) {
-				if accepts := q.Header.Get("Accept-Encoding"); accepts != "gzip" {
-					t.Errorf("accepts %q", accepts)
-				}
-				w.Header().Set("Content-Type", "application/json")
-				w.Header().Set("Content-Encoding", c.encoding)
-				w.Header().Set("Etag", `"1"`)
-				_, _ = w.Write(zipped.Bytes())
-			}
-			response := r.post(chatPath, `{"model":"m","max_tokens":50}`, "Accept-Encoding", "gzip")
-			if body := read(t, response); body != zipped.String() || response.StatusCode != 200 {
-				t.Errorf("%d %q", response.StatusCode, body)
-			}
-			h := response.Header
-			if h.Get("Content-Encoding") != c.encoding || h.Get("Etag") == "" {
-				t.Errorf("headers %v", h)
-			}
-			r.want(c.outcome, c.usage, c.usage.Total())
-		})
 	}
 }
 

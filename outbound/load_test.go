@@ -1,23 +1,18 @@
 package outbound_test
 
 import (
-	"bufio"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
@@ -28,54 +23,25 @@ import (
 	"github.com/headgate/headgate/outbound"
 )
 
-// load is what a process of a load test does.
+// load is what each Transport of a load test does.
 type load struct {
-	Addr, Prefix, URL string
-	For               time.Duration
-	Every             time.Duration // a request begins that often
-	MaxWait           time.Duration
-	PerSecond         int64 // requests, under the client's own limits
-	PerMinute         int64
-	Burst             int64
-	Tokens            int64 // a minute
-	Streams           int64
-	Limit             string // that the rules name
+	URL       string
+	For       time.Duration
+	Every     time.Duration // a request begins that often
+	MaxWait   time.Duration
+	PerSecond int64 // requests, under the client's own limits
+	PerMinute int64
+	Burst     int64
+	Tokens    int64 // a minute
+	Streams   int64
+	Limit     string // that the rules name
 }
 
 // loadDone is what came of it.
 type loadDone struct {
 	OK, Busy, Refused, Failed int
 	Error                     string
-	Late                      time.Duration // the longest time that a process did not run
-}
-
-const loadEnv = "HEADGATE_OUTBOUND_LOAD"
-
-// TestLoadProcess is a process of the tests below, and does nothing otherwise.
-func TestLoadProcess(t *testing.T) {
-	text := os.Getenv(loadEnv)
-	if text == "" {
-		return
-	}
-	var l load
-	if err := json.Unmarshal([]byte(text), &l); err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClient(&redis.Options{
-		Addr: l.Addr, ContextTimeoutEnabled: true, DialerRetries: 1,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	defer func() { _ = client.Close() }()
-	g := gatetest.Redis(t, client, core.Config{Prefix: l.Prefix, Timeout: gatetest.LongTimeout})
-	tr := l.transport(t, g, &http.Transport{MaxIdleConnsPerHost: 1000})
-	fmt.Println("ready")
-	in := bufio.NewScanner(os.Stdin)
-	in.Scan()
-	done, err := json.Marshal(l.run(t, tr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Println(string(done))
+	Late                      time.Duration // the longest time that the process did not run
 }
 
 func (l *load) transport(t *testing.T, g *core.Gate, base http.RoundTripper) *outbound.Transport {
@@ -159,53 +125,13 @@ func (l *load) one(t *testing.T, tr *outbound.Transport, i int) (int, error) {
 	return res.StatusCode, err
 }
 
-// start starts processes under a load, and returns a func that waits for them and adds up what they
-// have done.
-func (l load) start(t *testing.T, processes int) (wait func() loadDone) {
+// together runs a Transport on each of the Gates.
+func (l load) together(t *testing.T, gates []*core.Gate, base http.RoundTripper) (sum loadDone) {
 	t.Helper()
-	type process struct {
-		in    io.Writer
-		lines *bufio.Scanner
-	}
-	var all []process
-	for i := range processes {
-		text, err := json.Marshal(l)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, lines, _ := redistest.StartKillable(t, "TestLoadProcess", loadEnv+"="+string(text))
-		if !lines.Scan() || lines.Text() != "ready" {
-			t.Fatalf("process %d: %q, %v", i, lines.Text(), lines.Err())
-		}
-		all = append(all, process{in, lines})
-	}
-	for _, p := range all {
-		_, _ = fmt.Fprintln(p.in, "go")
-	}
-	return func() (sum loadDone) {
-		for i, p := range all {
-			var one loadDone
-			if !p.lines.Scan() {
-				t.Fatalf("process %d ended: %v", i, p.lines.Err())
-			}
-			if err := json.Unmarshal(p.lines.Bytes(), &one); err != nil {
-				t.Fatalf("process %d: %q: %v", i, p.lines.Text(), err)
-			}
-			sum.add(one)
-		}
-		return sum
-	}
-}
-
-// together runs transports on one Gate in memory under a load of a provider, in a bubble.
-func (l load) together(t *testing.T, p *provider.Provider, transports int) (sum loadDone) {
-	t.Helper()
-	g := gatetest.Memory(t, core.Config{})
-	l.URL = "http://example.com"
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for range transports {
-		tr := l.transport(t, g, answering(p))
+	for _, g := range gates {
+		tr := l.transport(t, g, base)
 		all.Go(func() {
 			one := l.run(t, tr)
 			mu.Lock()
@@ -215,6 +141,28 @@ func (l load) together(t *testing.T, p *provider.Provider, transports int) (sum 
 	}
 	all.Wait()
 	return sum
+}
+
+// inMemory runs four Transports on one Gate in memory, in a bubble.
+func (l load) inMemory(t *testing.T, p *provider.Provider) loadDone {
+	t.Helper()
+	l.URL = "http://example.com"
+	return l.together(t, slices.Repeat([]*core.Gate{gatetest.Memory(t, core.Config{})}, 4), answering(p))
+}
+
+// onReplicas runs four Transports, each on a Gate of its own that shares a Redis with the others, for a
+// minute. beside runs beside them, until it is told to end.
+func (l load) onReplicas(t *testing.T, s *redistest.Server, p *provider.Provider, prefix string, beside func(url string) (end func())) loadDone {
+	t.Helper()
+	u := httptest.NewServer(p)
+	defer u.Close()
+	var gates []*core.Gate
+	for range 4 {
+		gates = append(gates, gatetest.Redis(t, s.Client(t), core.Config{Prefix: prefix, Timeout: gatetest.LongTimeout}))
+	}
+	defer beside(u.URL)()
+	l.URL, l.For = u.URL, time.Minute
+	return l.together(t, gates, &http.Transport{MaxIdleConnsPerHost: 1000})
 }
 
 // answering is a base transport whose responses are those of a handler, once they are complete.
@@ -238,18 +186,22 @@ func (d *loadDone) add(one loadDone) {
 }
 
 // untilCalm runs f until it tells something, some times at most. It tells nothing about the Transport
-// if the machine let a process stand still.
-func untilCalm(t *testing.T, f func(try int) (late time.Duration, fault string)) {
+// if the machine let the process stand still.
+func untilCalm(t *testing.T, f func(s *redistest.Server, prefix string) (late time.Duration, fault string)) {
 	t.Helper()
+	if !gatetest.Long() {
+		t.Skip("it takes a minute")
+	}
+	s := redistest.Start(t)
 	for try := range 3 {
-		late, fault := f(try)
+		late, fault := f(s, fmt.Sprint("try", try))
 		switch {
 		case fault == "":
 			return
 		case late < 50*time.Millisecond:
 			t.Fatal(fault)
 		}
-		t.Logf("try %d: a process did not run for %v", try, late)
+		t.Logf("try %d: the process did not run for %v", try, late)
 	}
 	t.Skip("the machine is too busy")
 }
@@ -261,22 +213,15 @@ func TestProviderIsUsedToItsLimits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p, l := aProvider()
 			l.For = 4 * time.Second
-			if fault := useToTheLimits(t, p, l.together(t, p, 4)); fault != "" {
+			if fault := useToTheLimits(t, p, l.inMemory(t, p)); fault != "" {
 				t.Error(fault)
 			}
 		})
 	})
-	t.Run("processes", func(t *testing.T) {
-		if !gatetest.Long() {
-			t.Skip("it takes a minute")
-		}
-		s := redistest.Start(t)
-		untilCalm(t, func(try int) (time.Duration, string) {
+	t.Run("replicas", func(t *testing.T) {
+		untilCalm(t, func(s *redistest.Server, prefix string) (time.Duration, string) {
 			p, l := aProvider()
-			u := httptest.NewServer(p)
-			defer u.Close()
-			l.Addr, l.Prefix, l.URL, l.For = s.Addr, fmt.Sprint("try", try), u.URL, time.Minute
-			done := l.start(t, 4)()
+			done := l.onReplicas(t, s, p, prefix, func(string) func() { return func() {} })
 			return done.Late, useToTheLimits(t, p, done)
 		})
 	})
@@ -315,7 +260,7 @@ func TestEachKindOfProviderIsUsed(t *testing.T) {
 				p, l := provider.New(c.provider), c.load
 				l.For, l.MaxWait = cmp.Or(l.For, 12*time.Second), 2*time.Second
 				l.Every = cmp.Or(l.Every, 4*time.Second/120) // 120 requests a second of all
-				done := l.together(t, p, 4)
+				done := l.inMemory(t, p)
 				n, all := p.Counts(), p.Arrivals()
 				took := all[len(all)-1].At.Sub(all[0].At).Seconds()
 				units := n.Accepted
@@ -403,26 +348,17 @@ func TestOthersUseHalfOfTheAccount(t *testing.T) {
 					p, l := newProvider()
 					l.For = 7 * time.Second
 					end := others(t, window/300, answering(p), "http://example.com")
-					l.together(t, p, 4)
+					l.inMemory(t, p)
 					end()
 					if fault := fewAreRefused(t, p, window); fault != "" {
 						t.Error(fault)
 					}
 				})
 			})
-			t.Run("processes", func(t *testing.T) {
-				if !gatetest.Long() {
-					t.Skip("it takes a minute")
-				}
-				s := redistest.Start(t)
-				untilCalm(t, func(try int) (time.Duration, string) {
+			t.Run("replicas", func(t *testing.T) {
+				untilCalm(t, func(s *redistest.Server, prefix string) (time.Duration, string) {
 					p, l := newProvider()
-					u := httptest.NewServer(p)
-					defer u.Close()
-					l.Addr, l.Prefix, l.URL, l.For = s.Addr, fmt.Sprint("try", try), u.URL, time.Minute
-					end := others(t, window/300, base(t), u.URL)
-					done := l.start(t, 4)()
-					end()
+					done := l.onReplicas(t, s, p, prefix, func(url string) func() { return others(t, window/300, base(t), url) })
 					return done.Late, fewAreRefused(t, p, window)
 				})
 			})
