@@ -271,8 +271,7 @@ if entries > 0 then
     value = table.concat({head, state.stamp, state.prefix, lead, stored, rest})
     if not ttl and #value >= #state.value and #value < 608 then
       redis.call('SETRANGE', KEYS[key], '0', value) -- costs less
-    elseif not ttl then
-      redis.call('SET', KEYS[key], value, 'KEEPTTL')
+      value = nil
     end
   else
     redis.call('SETRANGE', KEYS[key], '0', table.concat({head, state.stamp, state.prefix, lead}))

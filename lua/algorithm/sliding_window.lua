@@ -5,21 +5,23 @@
 -- Cost   units, 0
 -- Reply  count of the previous window, count of this one, time since this one started, receipt
 -- Value  "start count previous". A key whose windows are empty has no value.
--- Names  start, count, previous, most, ticks, tick, width, from, used, last, weight
+-- Names  start, count, previous, since, most, ticks, tick, width, from, used, last, weight
 --
 -- Time counts in whole ticks, so that limit times ticks stays below 2^50.
 --
 -- A receipt is the start of the charge's window plus 1. It refunds while that window counts.
 --
 -- start, count, previous    as stored
+-- since                     the start as it was read, on which the key's time to live is based
 -- most, ticks, tick, width  of the limit
 -- from, used, last          the same at now; weight is the ticks of the previous window that count
 
 --: read
-start, count, previous = now, 0, 0
+start, count, previous, since = now, 0, 0, 0
 if value then
   local s, c, b = string.match(value, '^(%d+) (%d+) (%d+)$')
   start, count, previous = s + 0, c + 0, b + 0
+  since = start
 end
 
 --: limit
@@ -44,9 +46,9 @@ end
 if used == 0 and last == 0 then
   from = now
 end
-local since = now - from
-weight = ticks - (since - since % tick) / tick
-reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = last, used, since, 0
+local passed = now - from
+weight = ticks - (passed - passed % tick) / tick
+reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = last, used, passed, 0
 n = n + 4
 
 --: fits
@@ -73,7 +75,9 @@ if given then
 end
 
 --: store
-ttl = start + 2 * width - now
+if start ~= since then
+  ttl = start + 2 * width - now
+end
 if count == 0 and previous == 0 then
   ttl = 0
 elseif start >= 10000000 and count < 2147483648 and previous < 2147483648 then

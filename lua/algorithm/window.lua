@@ -7,7 +7,7 @@
 -- Cost   units, 0
 -- Reply  count, time until the window ends, debt, when the window ends, receipt
 -- Value  "start count length", then " debt" if there is a debt. An empty window has no value.
--- Names  start, ended, count, debt, most, width, first, opens, from, used, owed, finish, after
+-- Names  start, ended, count, debt, expires, most, width, first, opens, from, used, owed, finish, after
 --
 -- When the limit gets another width, a running window ends the new width after it started. This is
 -- kept even if nothing is charged. Otherwise the key would expire at the end of the old width.
@@ -16,16 +16,22 @@
 -- not refunded.
 --
 -- start, ended, count, debt  of the window that is stored; all are 0 if there is none
+-- expires                    when it ends by the time to live that the key has; 0 if there is a debt
 -- most, width, first, opens  of the limit: first says that a window starts with its first charge, and
 --                            opens is the start of a calendar's period
 -- from, used, owed           when the window of now began, its count, its debt
 -- finish, after              when it ends, and the next one
 
 --: read
-start, ended, count, debt = 0, 0, 0, 0
+start, ended, count, debt, expires = 0, 0, 0, 0, 0
 if value then
   local s, c, l, d = string.match(value, '^(%d+) (%d+) (%d+) ?(%d*)$')
-  start, ended, count, debt = s + 0, s + l, c + 0, d ~= '' and d + 0 or 0
+  start, ended, count = s + 0, s + l, c + 0
+  if d == '' then
+    expires = ended
+  else
+    debt = d + 0
+  end
 end
 
 --: limit
@@ -129,7 +135,9 @@ end
 
 --: store
 local length = ended - start
-ttl = ended - now
+if ended ~= expires then
+  ttl = ended - now
+end
 if debt > 0 then
   ttl, value = after - now, string.format('%.0f %.0f %.0f %.0f', start, count, length, debt)
 elseif count == 0 then

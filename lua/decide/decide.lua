@@ -286,6 +286,8 @@ for key = 1, #KEYS do
       else
         redis.call('PEXPIRE', KEYS[key], text)
       end
+    elseif value then
+      redis.call('SET', KEYS[key], value, 'KEEPTTL')
     end
   end
 end

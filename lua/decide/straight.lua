@@ -63,12 +63,14 @@ while key < #KEYS do
       --: store
       if ttl == 0 then
         redis.call('DEL', KEYS[key])
-      else
+      elseif ttl then
         ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
         if ttl ~= printed then
           printed, text = ttl, string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
         end
         redis.call('SET', KEYS[key], value, 'PX', text)
+      else
+        redis.call('SET', KEYS[key], value, 'KEEPTTL')
       end
     end
   end
