@@ -18,9 +18,7 @@ type Admission struct {
 	plan       core.Plan   // of Config.Plan
 	decision   core.Decision
 	err        error
-	levels     []semaphore.Cap // of the caps
-	full       *semaphore.FullError
-	fullCap    *Cap // that refused the request, or nil
+	caps       *derivedCaps // of Config.Slot, or nil
 	lease      *semaphore.Lease
 	answer     *answer       // that is repeated, or nil
 	lost       loss          // why it is not
@@ -32,7 +30,6 @@ type Admission struct {
 	covered    atomic.Bool // a Guard inside this one keeps its headers
 	overloaded bool        // the refusal is for an excess of the server and not of the client
 	capped     bool        // Config.Slot applies
-	ownCaps    bool        // a cap has the limit of the plan
 	handled    bool        // the request's id was handled before
 	differs    bool        // from the request that was
 	skipped    bool        // nobody decided
@@ -109,7 +106,15 @@ func (a *Admission) StatusText() string {
 func (a *Admission) Err() error { return a.err }
 
 // Full describes the full cap that refused the request. It is nil if no cap refused it.
-func (a *Admission) Full() *semaphore.FullError { return a.full }
+func (a *Admission) Full() *semaphore.FullError {
+	if a.caps == nil {
+		return nil
+	}
+	return a.caps.full
+}
+
+// fullCap returns the cap that refused the request.
+func (a *Admission) fullCap() *Cap { return &a.guard.cfg.Slot.Caps[a.caps.full.Cap] }
 
 // Lease returns the slot of an admitted request, or nil if it needs none. That of a nil Admission is
 // nil.

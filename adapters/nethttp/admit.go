@@ -44,7 +44,9 @@ func (g *Guard) admit(r *http.Request) *Exchange {
 			x.write = write
 			x.decide(r)
 		}
-		x.strikeDenied(r)
+		if len(g.blocks) > 0 && x.deniedByRule() {
+			x.strike(r)
+		}
 	}
 	return x
 }
@@ -55,7 +57,7 @@ func open(g *Guard, r *http.Request) *Exchange {
 		g = new(Guard)
 	}
 	x := newExchange(g)
-	x.event = AdmissionEvent{Request: r, Admission: &x.Admission}
+	x.request = r
 	requests.ExpectTrailers(r)
 	x.outer = AdmissionFromContext(r.Context())
 	return x
@@ -63,8 +65,8 @@ func open(g *Guard, r *http.Request) *Exchange {
 
 // newExchange returns an exchange at a Guard, of no request yet.
 func newExchange(g *Guard) *Exchange {
-	x := new(Exchange)
-	x.guard = g
+	x := &Exchange{Admission: Admission{guard: g}}
+	x.charged = x.inlineCharged[:0]
 	return x
 }
 
@@ -79,16 +81,31 @@ func (x *Exchange) observe(r *http.Request) {
 			x.undo(r.Context())
 		}
 	}()
-	x.guard.cfg.Observe(r.Context(), &x.event)
+	x.guard.cfg.Observe(r.Context(), &AdmissionEvent{Request: r, Admission: &x.Admission})
 	returned = true
 }
 
-// decide decides on a request by the blocks, the rules and the caps.
+// decide decides on a request by the rules, and by what the Guard has besides.
 func (x *Exchange) decide(r *http.Request) {
 	var room [inlineRules]core.Charge
-	charges, caught, err := x.deriveCharges(r, room[:0])
+	if x.guard.beside {
+		x.decideBeside(r, room[:0])
+		return
+	}
+	charges, err := x.deriveRules(r, room[:0], nil)
+	derived := err == nil
+	if derived {
+		err = x.spendAlone(r.Context(), charges)
+	}
+	x.conclude(charges, derived, err)
+}
+
+// decideBeside decides on a request by the blocks, the rules and the caps. The request may have to
+// wait, and its body may be read.
+func (x *Exchange) decideBeside(r *http.Request, room []core.Charge) {
+	charges, caught, err := x.deriveCharges(r, room)
 	if caught {
-		x.conclude(true, err)
+		x.conclude(nil, true, err)
 		return
 	}
 	var slot semaphore.Request
@@ -99,21 +116,20 @@ func (x *Exchange) decide(r *http.Request) {
 	if derived {
 		err = x.buffer(r, charges)
 	}
-	if err == nil {
-		err = x.spend(r.Context(), charges, &slot)
-		if err != nil && !x.decision.Allowed {
-			err = explain(charges, err)
-		}
+	if err != nil {
+		x.conclude(nil, derived, err)
+		return
 	}
-	x.conclude(derived, err)
+	x.conclude(charges, derived, x.spend(r.Context(), charges, &slot))
 }
 
-// conclude sets the status and the error of the outcome. derived says that the charges and the slot
-// could be derived from the request.
-func (x *Exchange) conclude(derived bool, err error) {
+// conclude sets the status and the error of the outcome of deciding these charges. derived says that
+// the charges and the slot could be derived from the request.
+func (x *Exchange) conclude(charges []core.Charge, derived bool, err error) {
 	if !x.decision.Allowed && x.status == 0 {
-		if errors.As(err, &x.full) {
-			x.fullCap, err = &x.guard.cfg.Slot.Caps[x.full.Cap], nil
+		err = explain(charges, err)
+		if x.caps != nil && errors.As(err, &x.caps.full) {
+			err = nil
 		}
 		x.refuse(x.statusOf(derived, err))
 	}

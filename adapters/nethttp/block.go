@@ -9,7 +9,6 @@ import (
 
 // deriveBlocks appends charges that ask whether the request's keys are blocked.
 func (x *Exchange) deriveBlocks(r *http.Request, charges []core.Charge) ([]core.Charge, error) {
-	x.charged = x.inlineCharged[:0]
 	for i := range x.guard.blocks {
 		b := x.guard.blocks[i].block
 		key, ok, err := x.ruleKey(b.Policy.Name(), b.Key, b.NoKey, r)
@@ -52,11 +51,8 @@ func (x *Exchange) trap(r *http.Request, blocks []core.Charge) (caught bool, err
 // deniedByRule reports whether a rule denies the request, and not a block or a cap.
 func (x *Exchange) deniedByRule() bool { return x.denied != notDenied && x.denied != blocked }
 
-// strikeDenied strikes the keys of a request that a rule denies.
-func (x *Exchange) strikeDenied(r *http.Request) {
-	if !x.deniedByRule() {
-		return
-	}
+// strike strikes the keys of a request that a rule denies.
+func (x *Exchange) strike(r *http.Request) {
 	for i, key := range x.blockKeys {
 		if b := x.charged[i].by.block; b.Denied {
 			strike := core.Charge{Policy: b.Policy, Key: key, Cost: 1}

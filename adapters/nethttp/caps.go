@@ -24,11 +24,20 @@ func (g *Guard) Caps(r *http.Request) ([]semaphore.Cap, error) {
 		return nil, nil
 	}
 	x := newExchange(g)
-	err := x.deriveCaps(r)
-	return x.levels, err
+	if err := x.deriveCaps(r); err != nil {
+		return nil, err
+	}
+	return x.caps.levels, nil
 }
 
-// deriveCaps sets the levels of the request, or none if it returns an error.
+// derivedCaps are the caps of one request.
+type derivedCaps struct {
+	levels []semaphore.Cap
+	own    bool                 // one has the limit of the plan
+	full   *semaphore.FullError // of the one that refused the request, or nil
+}
+
+// deriveCaps sets the caps of the request, or none if it returns an error.
 func (x *Exchange) deriveCaps(r *http.Request) error {
 	if err := x.deriveScope(r); err != nil {
 		return err
@@ -40,7 +49,7 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 	if x.scope != "" {
 		parts = append(parts, x.scope)
 	}
-	var levels []semaphore.Cap
+	caps := new(derivedCaps)
 	for i, level := range x.guard.cfg.Slot.Caps {
 		part, err := derive(level.Key, r)
 		if err != nil {
@@ -58,12 +67,12 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 		if i == 0 {
 			share, floor = 0, 0 // no cap is before it
 		}
-		x.ownCaps = x.ownCaps || limit != level.Limit
-		levels = append(levels, semaphore.Cap{
+		caps.own = caps.own || limit != level.Limit
+		caps.levels = append(caps.levels, semaphore.Cap{
 			Key: key, Limit: limit, Share: share, Floor: min(floor, limit),
 		})
 	}
-	x.levels = levels
+	x.caps = caps
 	return nil
 }
 
@@ -79,7 +88,7 @@ func (x *Exchange) deriveSlot(
 		return err
 	}
 	x.capped = true
-	slot.MaxWait, slot.Caps = c.MaxWait, x.levels
+	slot.MaxWait, slot.Caps = c.MaxWait, x.caps.levels
 	if c.Meta != nil {
 		slot.Meta = c.Meta(r)
 	} else {
@@ -112,7 +121,7 @@ func (x *Exchange) describe(r *http.Request, charges []core.Charge) map[string]s
 			text = strings.Join(parts, "/")
 		}
 		isCap := func(c semaphore.Cap) bool { return c.Key == key }
-		if slices.ContainsFunc(x.levels, isCap) || slices.Contains(keys, text) {
+		if slices.ContainsFunc(x.caps.levels, isCap) || slices.Contains(keys, text) {
 			continue
 		}
 		keys, size = append(keys, text), size+len(text)

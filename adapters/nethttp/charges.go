@@ -92,13 +92,12 @@ func (x *Exchange) chargeWithoutCost(
 	if err != nil || !ok {
 		return c, false, err
 	}
-	if err := x.derivePlan(r); err != nil {
-		return c, false, err
+	c = core.Charge{Policy: rule.Policy, Key: key, Cost: core.NoCost, Clamp: rule.Clamp}
+	if x.guard.cfg.Plan != nil {
+		err = x.derivePlan(r)
+		c.Limit = x.limitUnder(rule.Policy)
 	}
-	return core.Charge{
-		Policy: rule.Policy, Key: key, Cost: core.NoCost, Limit: x.limitUnder(rule.Policy),
-		Clamp: rule.Clamp,
-	}, true, nil
+	return c, err == nil, err
 }
 
 // readsBody reports whether the cost depends on the body.

@@ -94,11 +94,11 @@ func (a *Admission) kind() denialKind {
 // Violated returns the names of the policies that deny the request, or the name of the cap that is
 // full.
 func (a *Admission) Violated() []string {
-	if a.full != nil {
-		if a.fullCap.Name == "" {
+	if a.Full() != nil {
+		if a.fullCap().Name == "" {
 			return nil
 		}
-		return []string{a.fullCap.Name}
+		return []string{a.fullCap().Name}
 	}
 	var names []string
 	for d := range a.Denials() {
@@ -140,8 +140,8 @@ func (a *Admission) RetryAfter() (wait time.Duration, ok bool) {
 		return a.busy, true
 	case a.handled, a.hidesBlock():
 		return core.Never, true
-	case a.full != nil:
-		return a.full.RetryAfter, true
+	case a.Full() != nil:
+		return a.Full().RetryAfter, true
 	case a.denied == notDenied && !a.overloaded:
 		return 0, false
 	case a.decision.Len() == 0, a.overloaded && a.decision.Source != core.SourceClosed:

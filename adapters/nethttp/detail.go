@@ -13,7 +13,7 @@ import (
 // tells enough. They are fit for a response.
 func (a *Admission) Detail() string {
 	switch {
-	case a.full != nil:
+	case a.Full() != nil:
 		return a.fullDetail()
 	case a.differs:
 		return "A request with this id had another method, target or body."
@@ -80,11 +80,11 @@ func (a *Admission) denialDetail() string {
 
 // fullDetail tells the client which cap is full.
 func (a *Admission) fullDetail() string {
-	detail := "All " + strconv.FormatInt(a.levels[a.full.Cap].Limit, 10) + " concurrent requests"
-	if name := a.fullCap.Name; name != "" {
+	detail := "All " + strconv.FormatInt(a.caps.levels[a.caps.full.Cap].Limit, 10) + " concurrent requests"
+	if name := a.fullCap().Name; name != "" {
 		detail += ` of policy "` + name + `"`
 	}
-	if a.full.Queue {
+	if a.caps.full.Queue {
 		return detail + " are in use, and the queue is full or the wait too long."
 	}
 	return detail + " are in use."

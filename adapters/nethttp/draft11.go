@@ -78,8 +78,8 @@ func (a *Admission) capMembers() string {
 	switch {
 	case !a.capped:
 		return ""
-	case !a.ownCaps:
+	case !a.caps.own:
 		return a.guard.caps
 	}
-	return a.guard.slot.advertise(a.levels)
+	return a.guard.slot.advertise(a.caps.levels)
 }

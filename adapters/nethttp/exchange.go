@@ -28,9 +28,9 @@ type Exchange struct {
 	seen        response            // what the handler has responded
 	informed    bool                // an informational header was sent
 	finished    atomic.Bool
-	event       AdmissionEvent // of the request that Admit was given
-	write       *writeTimeout  // or nil
-	inlineKept  [2]keptHeader  // memory of kept, for the headers of a Guard
+	request     *http.Request // that Admit was given
+	write       *writeTimeout // or nil
+	inlineKept  [2]keptHeader // memory of kept, for the headers of a Guard
 }
 
 // WriteHeaders sets the headers that state the limits, and on a refusal Cache-Control and either

@@ -25,8 +25,8 @@ func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
 	if x.finished.Swap(true) {
 		return r
 	}
-	requests.Show(x.event.Request, r)
-	x.event.Request.Body = r.Body
+	requests.Show(x.request, r)
+	x.request.Body = r.Body
 	if x.skipped || x.reservation == nil && x.lease == nil && x.attempt == nil {
 		return r
 	}

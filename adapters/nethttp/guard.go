@@ -20,6 +20,7 @@ type Guard struct {
 	rules  []charger
 	advertised
 	settles bool // something depends on the response, or is held until there is one
+	beside  bool // there are blocks or caps, requests may wait, or their bodies are read
 }
 
 // NewGuard returns a Guard, or every fault of the configuration at once.
@@ -53,6 +54,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 	if cfg.Slot != nil {
 		g.useSlot(*cfg.Slot)
 	}
+	g.beside = len(g.blocks) > 0 || cfg.Slot != nil || cfg.MaxDelay > 0 || g.readsBody()
 	g.policies = string(appendMember(policies, g.caps))
 	return g, nil
 }

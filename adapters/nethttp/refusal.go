@@ -72,7 +72,7 @@ func (f Refusal) problem(a *Admission, h http.Header) problem {
 	case a.overloaded:
 		name, title = "temporary-reduced-capacity", "Temporary Reduced Capacity"
 		p.Violated = a.Violated()
-	case a.full != nil, a.denied == exhausted:
+	case a.Full() != nil, a.denied == exhausted:
 		name, title = "quota-exceeded", "Quota Exceeded"
 		p.Violated = a.Violated()
 	case a.denied != notDenied: // no quota is exceeded, and the draft has no type for it

@@ -35,8 +35,6 @@ func (x *Exchange) spend(
 		own := append([]core.Charge(nil), charges...)
 		x.lease, err = admitSlot(cfg.Slot.Semaphore, ctx, *slot, &x.decision, own)
 		x.reservation = x.lease.Reservation()
-	case len(charges) == 0:
-		x.decision.Allowed = true // no rule applies
 	default:
 		err = x.spendAlone(ctx, charges)
 	}
@@ -45,9 +43,12 @@ func (x *Exchange) spend(
 
 // spendAlone spends the charges of a request that needs no slot.
 func (x *Exchange) spendAlone(ctx context.Context, charges []core.Charge) (err error) {
-	if gate := x.guard.cfg.Gate; x.guard.settles {
+	switch gate := x.guard.cfg.Gate; {
+	case len(charges) == 0:
+		x.decision.Allowed = true // no rule applies
+	case x.guard.settles:
 		x.reservation, x.decision, err = gate.Charge(ctx, charges...)
-	} else {
+	default:
 		x.decision, err = gate.Decide(ctx, charges...)
 	}
 	return err
@@ -127,9 +128,12 @@ var (
 	kept = hub.Kept.(func(*core.Reservation) bool)
 )
 
-// explain marks the error of a decision as errLimit if the plan has a limit that is not valid. The
-// Gate's error does not say so.
+// explain marks the error of a decision, if there is one, as errLimit if the plan has a limit that is
+// not valid. The Gate's error does not say so.
 func explain(charges []core.Charge, err error) error {
+	if err == nil {
+		return nil
+	}
 	for _, c := range charges {
 		if c.Limit == nil {
 			continue

@@ -23,9 +23,9 @@ func (x *Exchange) refuse(status int) {
 // says that the charges and the slot could be derived from the request.
 func (x *Exchange) statusOf(derived bool, err error) int {
 	switch {
-	case x.full != nil && x.fullCap.Global:
+	case x.Full() != nil && x.fullCap().Global:
 		return http.StatusServiceUnavailable
-	case x.full != nil:
+	case x.Full() != nil:
 		return http.StatusTooManyRequests
 	case errors.Is(err, errLimit):
 		return http.StatusInternalServerError

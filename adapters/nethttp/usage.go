@@ -187,9 +187,9 @@ func (x *Exchange) capUsages(r *http.Request) ([]capUsage, error) {
 		if level.Name == "" || level.Global {
 			continue
 		}
-		keys = append(keys, x.levels[i].Key)
+		keys = append(keys, x.caps.levels[i].Key)
 		all = append(all, capUsage{
-			Name: level.Name, Unit: "concurrent-requests", Quota: x.levels[i].Limit,
+			Name: level.Name, Unit: "concurrent-requests", Quota: x.caps.levels[i].Limit,
 		})
 	}
 	used, err := c.Semaphore.Usage(r.Context(), keys...)

@@ -25,7 +25,7 @@ func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 // Wrote counts bytes of the response's body for Admission.Written. Writer does that. It is for an
 // adapter whose framework has a ResponseWriter type of its own.
 func (x *Exchange) Wrote(n int64) {
-	if x.event.Request.Method != http.MethodHead { // the server drops the body
+	if x.request.Method != http.MethodHead { // the server drops the body
 		x.written += n
 	}
 }

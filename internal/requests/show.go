@@ -16,10 +16,8 @@ func Show(r, copied *http.Request) {
 	if r == copied {
 		return
 	}
-	for name := range names(copied.Pattern) {
-		if value := copied.PathValue(name); value != r.PathValue(name) {
-			r.SetPathValue(name, value)
-		}
+	if copied.Pattern != "" {
+		showPathValues(r, copied)
 	}
 	show(&r.Pattern, copied.Pattern)
 	show(&r.Method, copied.Method)
@@ -36,6 +34,14 @@ func Show(r, copied *http.Request) {
 	}
 	if r.Trailer == nil {
 		r.Trailer = copied.Trailer
+	}
+}
+
+func showPathValues(r, copied *http.Request) {
+	for name := range names(copied.Pattern) {
+		if value := copied.PathValue(name); value != r.PathValue(name) {
+			r.SetPathValue(name, value)
+		}
 	}
 }
 
