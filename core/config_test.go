@@ -80,6 +80,11 @@ func TestNilClient(t *testing.T) {
 
 func TestPolicyFaults(t *testing.T) {
 	good := core.PerSecond(1)
+	block := func(change func(*core.Block)) core.PolicyConfig {
+		b := core.Block{Strikes: 5, Within: time.Minute, For: time.Minute, Most: time.Hour, Forgive: time.Hour}
+		change(&b)
+		return core.PolicyConfig{Name: "p", Algorithm: b}
+	}
 	tests := []struct {
 		name  string
 		cfg   core.PolicyConfig
@@ -92,6 +97,24 @@ func TestPolicyFaults(t *testing.T) {
 		{"name with a colon", core.PolicyConfig{Name: "a:b", Algorithm: good}, []string{`PolicyConfig.Name is "a:b"`}},
 		{"name beyond ASCII", core.PolicyConfig{Name: "ä", Algorithm: good}, []string{"PolicyConfig.Name"}},
 		{"zero bucket", core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{}}, []string{"PolicyConfig.Algorithm: TokenBucket.Burst is 0"}},
+		{"hold of a millisecond", core.PolicyConfig{Name: "p", Algorithm: good, Hold: time.Millisecond}, nil},
+		{"hold of ten years", core.PolicyConfig{Name: "p", Algorithm: good, Hold: 87_660 * time.Hour}, nil},
+		{"negative hold", core.PolicyConfig{Name: "p", Algorithm: good, Hold: -1}, []string{"PolicyConfig.Hold"}},
+		{"hold below a millisecond", core.PolicyConfig{Name: "p", Algorithm: good, Hold: time.Microsecond}, []string{"PolicyConfig.Hold"}},
+		{"hold above ten years", core.PolicyConfig{Name: "p", Algorithm: good, Hold: 87_661 * time.Hour}, []string{"PolicyConfig.Hold"}},
+		{"hold of a block", core.PolicyConfig{Name: "p", Algorithm: core.Block{Strikes: 1, Within: time.Second, For: time.Second}, Hold: time.Second},
+			[]string{"PolicyConfig.Hold"}},
+		{"a rate that is raisable", core.PolicyConfig{Name: "p", Algorithm: good, Raisable: true}, []string{"PolicyConfig.Raisable"}},
+		{"a log with a ledger", core.PolicyConfig{Name: "p", Ledger: spentIn,
+			Algorithm: core.SlidingLog{Windows: []core.Window{{Limit: 1, Width: time.Hour}}}}, []string{"PolicyConfig.Ledger"}},
+		{"the limit of each key, which For says", core.PolicyConfig{Name: "p", Algorithm: core.Unlimited{}, Ledger: spentIn, Raisable: true}, nil},
+		{"block without strikes", block(func(b *core.Block) { b.Strikes = 0 }), []string{"Block.Strikes is 0"}},
+		{"block of many strikes", block(func(b *core.Block) { b.Strikes = 101 }), []string{"Block.Strikes is 101"}},
+		{"block within nothing", block(func(b *core.Block) { b.Within = 0 }), []string{"Block.Within is 0s"}},
+		{"block for less", block(func(b *core.Block) { b.For = -time.Second }), []string{"Block.For is -1s"}},
+		{"block for at most less", block(func(b *core.Block) { b.Most = time.Second }), []string{"Block.Most is 1s"}},
+		{"block for too long", block(func(b *core.Block) { b.Most = 30 * 365 * 24 * time.Hour }), []string{"Block.Most is 262800h"}},
+		{"block forgiven at once", block(func(b *core.Block) { b.Forgive = time.Nanosecond }), []string{"Block.Forgive is 1ns"}},
 		{
 			"everything", core.PolicyConfig{Name: "a{", Algorithm: core.TokenBucket{Rate: -1, Per: -1, Burst: -1}, Unit: 9, OnFailure: 3},
 			[]string{"PolicyConfig.Name", "PolicyConfig.Unit is 9", "PolicyConfig.OnFailure is 3", "TokenBucket.Rate is -1", "TokenBucket.Per is -1ns", "TokenBucket.Burst is -1"},

@@ -33,11 +33,15 @@ func TestInvalidCharges(t *testing.T) {
 		{"two policies of one name", []core.Charge{good, {Policy: q, Key: key, Cost: 1}}, core.ErrCharge},
 		{"two policies of one name on two keys", []core.Charge{good, {Policy: q, Key: newKey(t, "l"), Cost: 1}}, core.ErrCharge},
 	}
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+	eachOpen(t, func(t *testing.T, _ *core.ManualClock, open func(core.Config) *core.Gate) {
+		g, observed := open(core.Config{}), open(core.Config{Observe: func(context.Context, core.Event) {}})
 		for _, tt := range tests {
 			d, err := g.Decide(t.Context(), tt.charges...)
 			if !errors.Is(err, tt.want) || d.Allowed || d.Len() != 0 {
 				t.Errorf("%s: Decide: %v, %v", tt.name, d.Allowed, err)
+			}
+			if _, again := observed.Decide(t.Context(), tt.charges...); fmt.Sprint(again) != fmt.Sprint(err) {
+				t.Errorf("%s: %v, and observed %v", tt.name, err, again)
 			}
 			if d, err = g.Peek(t.Context(), tt.charges...); !errors.Is(err, tt.want) || d.Allowed {
 				t.Errorf("%s: Peek: %v", tt.name, err)
@@ -287,7 +291,7 @@ func TestObserve(t *testing.T) {
 }
 
 // A foreign value under a Gate's key is not an outage: every decision on it reports the fault and
-// denies.
+// denies. A Reset heals it.
 func TestForeignValueIsMisconfiguration(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -295,25 +299,30 @@ func TestForeignValueIsMisconfiguration(t *testing.T) {
 		ctx := t.Context()
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
 		for name, write := range map[string]func(key string) error{
-			"list": func(key string) error { return client.LPush(ctx, key, "x").Err() },
-			"text": func(key string) error { return client.Set(ctx, key, "hello", time.Hour).Err() },
+			"list":       func(key string) error { return client.LPush(ctx, key, "x").Err() },
+			"hash":       func(key string) error { return client.HSet(ctx, key, "a", "b").Err() },
+			"text":       func(key string) error { return client.Set(ctx, key, "hello", time.Hour).Err() },
+			"empty text": func(key string) error { return client.Set(ctx, key, "", 0).Err() },
 		} {
 			for i, mode := range []core.FailureMode{core.FailLocal, core.FailOpen, core.FailClosed} {
-				key := newKey(t, name, fmt.Sprint(i))
-				p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerSecond(1), OnFailure: mode})
-				if err := write(s.Prefix + ":" + key.String() + request.BundleSuffix); err != nil {
+				p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: mode})
+				c := core.Charge{Policy: p, Key: newKey(t, name, fmt.Sprint(i)), Cost: 1}
+				if err := write(s.Prefix + ":" + c.Key.String() + request.BundleSuffix); err != nil {
 					t.Fatal(err)
 				}
 				for range 5 { // the circuit never opens
-					d, err := g.Decide(ctx, core.Charge{Policy: p, Key: key, Cost: 1})
+					d, err := g.Decide(ctx, c)
 					if !errors.Is(err, core.ErrMisconfigured) || d.Allowed || !errors.Is(d.Cause, core.ErrMisconfigured) || d.Source != core.SourceClosed {
 						t.Errorf("%s, mode %d: %s from %v, %v", name, mode, show(d), d.Source, err)
 					}
 				}
+				if err := g.Reset(ctx, c); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if d := decide(t, g, c); !d.Allowed || d.At(0).Used != 1 || d.Source != core.SourceRedis {
+					t.Errorf("after %s and a reset: %s from %v", name, show(d), d.Source)
+				}
 			}
-		}
-		if d := decide(t, g, core.Charge{Policy: limited(t, "p", core.PerSecond(1)), Key: newKey(t, "other"), Cost: 1}); d.Source != core.SourceRedis {
-			t.Errorf("another key has source %v", d.Source)
 		}
 	})
 }

@@ -250,33 +250,6 @@ func TestReservationOfClosedGateExpires(t *testing.T) {
 	})
 }
 
-func TestHoldIsValidated(t *testing.T) {
-	for _, test := range []struct {
-		name      string
-		hold      time.Duration
-		algorithm core.Algorithm
-		valid     bool
-	}{
-		{"none", 0, frozen(1), true},
-		{"a millisecond", time.Millisecond, frozen(1), true},
-		{"ten years", 87_660 * time.Hour, frozen(1), true},
-		{"negative", -1, frozen(1), false},
-		{"below a millisecond", time.Microsecond, frozen(1), false},
-		{"above ten years", 87_661 * time.Hour, frozen(1), false},
-		{"of a block", time.Second, core.Block{Strikes: 1, Within: time.Second, For: time.Second}, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			_, err := core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: test.algorithm, Hold: test.hold})
-			if valid := err == nil; valid != test.valid {
-				t.Error(err)
-			}
-			if err != nil && !strings.Contains(err.Error(), "PolicyConfig.Hold") {
-				t.Errorf("the error names no field: %v", err)
-			}
-		})
-	}
-}
-
 // A hold goes back under the limit of the moment, whatever limit it was charged under.
 func TestHoldExpiresUnderAnotherLimit(t *testing.T) {
 	t.Parallel()

@@ -457,25 +457,3 @@ func TestLedgersTakeTurnsOneByOne(t *testing.T) {
 		close(stuck.gate)
 	})
 }
-
-func TestQuotaFieldsAreValidated(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		cfg  core.PolicyConfig
-		err  string
-	}{
-		{"a rate that is raisable", core.PolicyConfig{Algorithm: core.PerSecond(1), Raisable: true}, "PolicyConfig.Raisable"},
-		{"a log with a ledger", core.PolicyConfig{
-			Algorithm: core.SlidingLog{Windows: []core.Window{{Limit: 1, Width: time.Hour}}}, Ledger: spentIn,
-		}, "PolicyConfig.Ledger"},
-		{"the limit of each key, which For says", core.PolicyConfig{Algorithm: core.Unlimited{}, Ledger: spentIn, Raisable: true}, ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			test.cfg.Name = "p"
-			_, err := core.NewPolicy(test.cfg)
-			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
-				t.Error(err)
-			}
-		})
-	}
-}

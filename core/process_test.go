@@ -53,7 +53,7 @@ func TestProcessesAdmitTheLimitTogether(t *testing.T) {
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 	for i, limit := range unfreeable(processMax) {
 		t.Run(limit.name, func(t *testing.T) {
-			if sum := sumOf(t, children, strconv.Itoa(i)); sum != processMax {
+			if sum := sumOf(t, children, strconv.Itoa(i), func(string) {}); sum != processMax {
 				t.Errorf("%d admitted, the limit is %d", sum, processMax)
 			}
 			charge := core.Charge{Policy: limited(t, "p", limit.algorithm), Key: newKey(t, strconv.Itoa(i)), Cost: 1}
@@ -82,8 +82,9 @@ func startProcesses(t *testing.T, s *redistest.Server) (children []*process) {
 	return children
 }
 
-// sumOf tells all processes to do something at the same time, and returns the sum of their answers.
-func sumOf(t *testing.T, children []*process, what string) (sum int64) {
+// sumOf tells all processes to do something at the same time, and returns the sum of their answers. It
+// passes on what they say before.
+func sumOf(t *testing.T, children []*process, what string, said func(line string)) (sum int64) {
 	t.Helper()
 	// All processes are told before any is asked, so that none waits for another.
 	for _, c := range children {
@@ -92,7 +93,7 @@ func sumOf(t *testing.T, children []*process, what string) (sum int64) {
 		}
 	}
 	for _, c := range children {
-		n, err := c.answer()
+		n, err := c.answer(said)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,9 +116,9 @@ func startProcess(ctx context.Context, t *testing.T, s *redistest.Server) *proce
 	return p
 }
 
-// answer reads how many decisions the process admitted. It skips what the test framework prints on
-// the same output.
-func (p *process) answer() (int64, error) {
+// answer reads how many decisions the process admitted. It passes on what the process says before, which
+// may be of the test framework.
+func (p *process) answer(said func(line string)) (int64, error) {
 	for {
 		line, err := p.out.ReadString('\n')
 		if err != nil {
@@ -126,6 +127,7 @@ func (p *process) answer() (int64, error) {
 		if n, ok := strings.CutPrefix(line, "admitted "); ok {
 			return strconv.ParseInt(strings.TrimSpace(n), 10, 64)
 		}
+		said(strings.TrimSpace(line))
 	}
 }
 
@@ -142,9 +144,17 @@ func TestDecidingProcess(t *testing.T) {
 	defer func() { _ = client.Close() }()
 	g := redisGate(t, client, core.Config{Prefix: os.Getenv("CORE_TEST_PREFIX")})
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if lines.Text() == "seed" {
+		if name, ok := strings.CutPrefix(lines.Text(), "cross "); ok {
+			crossAndTell(t, client, name)
+			fmt.Println("admitted 0")
+			continue
+		}
+		switch lines.Text() {
+		case "seed":
 			fmt.Println("admitted", seedAndSpend(t, g))
 			continue
+		case "die":
+			claimAndHang(t, client)
 		}
 		i, err := strconv.Atoi(lines.Text())
 		if err != nil {

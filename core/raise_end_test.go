@@ -1,15 +1,12 @@
 package core_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/hub"
-	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/internal/request"
 )
 
 // dailyOf returns a Raisable policy of limit units a day, by both algorithms that have days.
@@ -113,37 +110,6 @@ func TestResetAtIsTheEndOfTheWindow(t *testing.T) {
 					t.Errorf("%s: decision %d tells %v, want %v", p.Name(), i, at, end)
 				}
 				c.Advance(1234567 * time.Microsecond)
-			}
-		}
-	})
-}
-
-// A Reset heals a bundle that somebody overwrote, whatever it holds now.
-func TestResetHealsCorruptedBundle(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		client := s.Client(t)
-		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
-		one := core.Charge{Policy: limited(t, "bucket", core.PerHour(2)), Key: newKey(t, "k"), Cost: 1}
-		name := s.Prefix + ":" + one.Key.String() + request.BundleSuffix
-		for what, corrupt := range map[string]func() error{
-			"text":       func() error { return client.Set(t.Context(), name, "hello", 0).Err() },
-			"empty text": func() error { return client.Set(t.Context(), name, "", 0).Err() },
-			"list":       func() error { return client.RPush(t.Context(), name, "a").Err() },
-			"hash":       func() error { return client.HSet(t.Context(), name, "a", "b").Err() },
-		} {
-			if err := errors.Join(client.Del(t.Context(), name).Err(), corrupt()); err != nil {
-				t.Fatal(err)
-			}
-			if d, err := g.Decide(t.Context(), one); err == nil {
-				t.Errorf("%s was decided on: %s", what, show(d))
-			}
-			if err := g.Reset(t.Context(), one); err != nil {
-				t.Errorf("%s: %v", what, err)
-				continue
-			}
-			if d := decide(t, g, one); !d.Allowed || d.At(0).Used != 1 {
-				t.Errorf("after %s and a reset: %s", what, show(d))
 			}
 		}
 	})

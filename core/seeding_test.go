@@ -83,7 +83,7 @@ func TestProcessesSeedTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		each := int64(len(children))
-		if sum := sumOf(t, children, "seed"); sum != each*int64(budgets()) {
+		if sum := sumOf(t, children, "seed", func(string) {}); sum != each*int64(budgets()) {
 			t.Fatalf("%d units were spent", sum)
 		}
 		for i := range budgets() {

@@ -1,10 +1,8 @@
 package core_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
@@ -103,31 +100,36 @@ func keysOf(name string) int {
 	return crossedKeys / 5
 }
 
+// crossAndTell spends all units of the keys of a limit, and says which thresholds this process told.
+func crossAndTell(t *testing.T, client redis.UniversalClient, name string) {
+	var c crossings
+	g := redisGate(t, client, core.Config{Prefix: prefixOf(name), Observe: c.observe})
+	cross(t, g, watched(t, crossedLimits[name]), keysOf(name), 4)
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for event, n := range c.all {
+		for range n {
+			fmt.Println("told", event)
+		}
+	}
+}
+
+// prefixOf returns where Gates cross the thresholds of a limit.
+func prefixOf(name string) string { return strings.ReplaceAll(name, " ", "-") }
+
 // Four processes with four goroutines each tell each threshold of 1,000 keys once.
 func TestProcessesTellThresholdsOnce(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	children := startProcesses(t, redistest.Start(t))
 	for name := range crossedLimits {
 		t.Run(name, func(t *testing.T) {
 			var c crossings
-			var wg sync.WaitGroup
-			var workers []*thresholdWorker
-			for range processes {
-				w := startThresholdWorker(t, s, strings.ReplaceAll(name, " ", "-"), name)
-				w.wait("ready")
-				workers = append(workers, w)
-			}
-			for _, w := range workers {
-				_ = w.in.Close() // starts its work
-				wg.Go(func() {
-					for w.lines.Scan() {
-						if event, ok := strings.CutPrefix(w.lines.Text(), "told "); ok {
-							c.add(event)
-						}
-					}
-				})
-			}
-			wg.Wait()
+			sumOf(t, children, "cross "+name, func(line string) {
+				if event, ok := strings.CutPrefix(line, "told "); ok {
+					c.add(event)
+				}
+			})
 			c.check(t, keysOf(name))
 		})
 	}
@@ -156,7 +158,7 @@ func TestGatesTellThresholdsOnce(t *testing.T) {
 				var c crossings
 				var wg sync.WaitGroup
 				for range processes {
-					g := redisGate(t, cluster.Client(t), core.Config{Prefix: strings.ReplaceAll(name, " ", "-"), Observe: c.observe})
+					g := redisGate(t, cluster.Client(t), core.Config{Prefix: prefixOf(name), Observe: c.observe})
 					p := watched(t, limit)
 					wg.Go(func() {
 						cross(t, g, p, crossedKeys/5, 4)
@@ -205,10 +207,11 @@ func TestThresholdOfDeadProcessIsTold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	l, c := new(told), newClock()
-	dead := startThresholdWorker(t, s, s.Prefix, "dies")
-	_ = dead.in.Close()
-	dead.wait("tells")
-	dead.kill()
+	in, lines, kill := redistest.StartKillable(t, "TestDecidingProcess", "CORE_TEST_ADDR="+s.Addr, "CORE_TEST_PREFIX="+s.Prefix)
+	fmt.Fprintln(in, "die")
+	for lines.Scan() && lines.Text() != "tells" {
+	}
+	kill()
 	gate := func() *core.Gate {
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe, Clock: c.Now})
 		g.InjectClock(micros(c))
@@ -229,63 +232,15 @@ func TestThresholdOfDeadProcessIsTold(t *testing.T) {
 	l.want(t, second)
 }
 
-// thresholdWorker is this test binary, running TestThresholdWorker. It begins when in is closed.
-type thresholdWorker struct {
-	in    io.WriteCloser
-	lines *bufio.Scanner
-	kill  func()
-}
-
-// wait waits until the process says something.
-func (w *thresholdWorker) wait(line string) {
-	for w.lines.Scan() && w.lines.Text() != line {
-	}
-}
-
-func startThresholdWorker(t *testing.T, s *redistest.Server, prefix, work string) *thresholdWorker {
-	t.Helper()
-	in, lines, kill := redistest.StartKillable(t, "TestThresholdWorker",
-		"CORE_TEST_ADDR_THRESHOLDS="+s.Addr, "CORE_TEST_PREFIX="+prefix, "CORE_TEST_WORK="+work)
-	return &thresholdWorker{in, lines, kill}
-}
-
-// TestThresholdWorker is the body of each process that startThresholdWorker starts.
-func TestThresholdWorker(t *testing.T) {
-	addr := os.Getenv("CORE_TEST_ADDR_THRESHOLDS")
-	if addr == "" {
-		t.Skip("runs only as a process of other tests")
-	}
-	client := redis.NewClient(&redis.Options{
-		Addr: addr, ContextTimeoutEnabled: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	defer func() { _ = client.Close() }()
-	work := os.Getenv("CORE_TEST_WORK")
-	var c crossings
-	observe := c.observe
-	if work == "dies" {
-		observe = func(_ context.Context, e core.Event) {
-			if _, ok := e.(*core.ThresholdEvent); ok {
-				fmt.Println("tells")
-				select {} // until it is killed
-			}
+// claimAndHang claims a threshold, says so and waits until this process is killed.
+func claimAndHang(t *testing.T, client redis.UniversalClient) {
+	g := redisGate(t, client, core.Config{Prefix: os.Getenv("CORE_TEST_PREFIX"), Observe: func(_ context.Context, e core.Event) {
+		if _, ok := e.(*core.ThresholdEvent); ok {
+			fmt.Println("tells")
+			select {}
 		}
-	}
-	g := redisGate(t, client, core.Config{Prefix: os.Getenv("CORE_TEST_PREFIX"), Observe: observe})
-	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	if work == "dies" {
-		g.InjectClock(micros(newClock()))
-		decide(t, g, core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8})
-		select {}
-	}
-	cross(t, g, watched(t, crossedLimits[work]), keysOf(work), 4)
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	for event, n := range c.all {
-		for range n {
-			fmt.Println("told", event)
-		}
-	}
+	}})
+	g.InjectClock(micros(newClock()))
+	decide(t, g, core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8})
+	select {}
 }
