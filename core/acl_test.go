@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/bloom"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/redistest"
@@ -21,10 +22,7 @@ import (
 // and each one is needed.
 func TestDocumentedPermissions(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := gatetest.Must(os.ReadFile("../docs/redis.md"))(t)
 	_, text, _ := strings.Cut(string(page), "\n## Permissions\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	rules := []any{"ACL", "SETUSER", "app", "on", ">secret", "resetchannels"}
@@ -40,9 +38,7 @@ func TestDocumentedPermissions(t *testing.T) {
 	do(t, admin, rules...)
 	do(t, admin, "CONFIG", "RESETSTAT")
 	g := redisGate(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" }), core.Config{})
-	if err := g.Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Ping(t.Context()))
 	sem := newSemaphore(t, g, semaphore.Config{TTL: time.Hour})
 	tenant, user := semaphore.Cap{Key: newKey(t, "k"), Limit: 2}, semaphore.Cap{Key: newKey(t, "k", "u"), Limit: 1}
 	first := acquire(t, sem, tenant, user)
@@ -52,9 +48,7 @@ func TestDocumentedPermissions(t *testing.T) {
 	})
 	release(t, first)
 	l := <-second
-	if err := l.Extend(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, l.Extend(t.Context()))
 	holders, _, err := sem.Holders(t.Context(), tenant.Key)
 	if err != nil || len(holders) != 1 {
 		t.Fatal(holders, err)
@@ -94,32 +88,20 @@ func TestDocumentedPermissions(t *testing.T) {
 	three := []core.Charge{{Policy: limited(t, "p", frozen(9)), Key: user.Key, Cost: 1}, {Policy: limited(t, "q", frozen(9)), Key: user.Key, Cost: 1}, {Policy: moved, Key: user.Key, Cost: 1}}
 	decide(t, g, three...)
 	before := decide(t, g, three...)
-	f, err := bloom.New(g, bloom.Config{Name: "f", Items: 10, FalsePositives: 0.01, Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Add(t.Context(), "a"); err != nil {
-		t.Error(err)
-	}
+	f := gatetest.Must(bloom.New(g, bloom.Config{Name: "f", Items: 10, FalsePositives: 0.01, Window: time.Hour}))(t)
+	worked(t, f.Add(t.Context(), "a"))
 	if found, err := f.Test(t.Context(), "a"); err != nil || !found[0] {
 		t.Error(err)
 	}
 	if _, err := f.Stats(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := f.Reset(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, f.Reset(t.Context()))
 	for _, err := range blocklist(t, g, limited(t, "block", core.Block{Strikes: 1, Within: time.Hour, For: time.Hour})).All(t.Context()) {
 		t.Error(err)
 	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	stats, err := admin.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	worked(t, g.Close(t.Context()))
+	stats := gatetest.Must(admin.Info(t.Context(), "commandstats").Result())(t)
 	for _, c := range commands {
 		cluster := c == "spublish" || c == "ssubscribe" || c == "sunsubscribe" || c == "cluster|slots"
 		if c == "lpush" || c == "ltrim" || c == "lindex" || c == "lrange" || c == "type" {

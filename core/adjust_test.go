@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -40,19 +41,13 @@ func eachQuota(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualCl
 
 func raiseUsed(t testing.TB, g *core.Gate, c core.Charge, used int64) int64 {
 	t.Helper()
-	added, err := g.RaiseUsed(t.Context(), c, used, time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	added := gatetest.Must(g.RaiseUsed(t.Context(), c, used, time.Time{}))(t)
 	return added
 }
 
 func adjust(t testing.TB, g *core.Gate, a core.Adjustment) bool {
 	t.Helper()
-	done, err := g.Adjust(t.Context(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := gatetest.Must(g.Adjust(t.Context(), a))(t)
 	return done
 }
 
@@ -72,9 +67,7 @@ func TestRaiseUsedRaisesByMaximum(t *testing.T) {
 		}
 		if next > 0 {
 			c.Advance(next)
-			if n := used(t, g, p, key); n != 0 {
-				t.Errorf("%d units are in use in the next period", n)
-			}
+			wantUsed(t, g, p, key, 0)
 		}
 	})
 }
@@ -238,9 +231,7 @@ func TestRaiseOutlivesPeriods(t *testing.T) {
 				t.Error(show(d))
 			}
 			c.Advance(2 * next)
-			if err := g.Reset(t.Context(), charge); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, g.Reset(t.Context(), charge))
 		}
 	})
 }
@@ -392,9 +383,7 @@ func TestAdjustmentIsValidated(t *testing.T) {
 				}
 			}
 		})
-		if n := used(t, g, raisable, newKey(t, "k")); n != 0 {
-			t.Errorf("%d units are in use", n)
-		}
+		wantUsed(t, g, raisable, newKey(t, "k"), 0)
 	})
 }
 

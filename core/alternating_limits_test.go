@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // alternatingLimits are limits of one policy that decide on a key in alternation, as while a new
@@ -109,9 +110,7 @@ func TestAlternatingLimitsAtRandom(t *testing.T) {
 						if n := len(held); n > 0 && !still && rng.IntN(3) == 0 {
 							at := max(0, n-1-rng.IntN(4))
 							actual := rng.Int64N(2) * rng.Int64N(held[at].cost)
-							if err := held[at].Settle(t.Context(), actual); err != nil {
-								t.Fatal(err)
-							}
+							noError(t, held[at].Settle(t.Context(), actual))
 							sum += actual - held[at].cost
 							held = slices.Delete(held, at, at+1)
 						} else if r, _, err := g.Reserve(t.Context(), 0, charge); err != nil {
@@ -177,10 +176,7 @@ func TestNarrowerLimitDrains(t *testing.T) {
 		for range 300 {
 			charge.Limit = limits[rng.IntN(2)]
 			charge.Cost = 1 + rng.Int64N(5)
-			d, err := g.Decide(t.Context(), charge)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := gatetest.Must(g.Decide(t.Context(), charge))(t)
 			if wait := d.At(0).RetryAfter; wait > 0 {
 				c.Advance(wait - time.Microsecond)
 				if d, _ := g.Peek(t.Context(), charge); d.Allowed {
@@ -280,13 +276,9 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 				}
 				charge.Cost = units(v.after)
 				decide(t, g, charge)
-				if err := held.Cancel(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, held.Cancel(t.Context()))
 				charge.Cost = core.NoCost
-				if n := used(t, g, charge.Policy, charge.Key); n != v.used {
-					t.Errorf("%d used under the old limit, want %d", n, v.used)
-				}
+				wantUsed(t, g, charge.Policy, charge.Key, v.used)
 				if d, _ = g.Peek(t.Context(), under(1, charge)...); d.At(0).Used != v.usedNow {
 					t.Errorf("%d used under the new limit, want %d", d.At(0).Used, v.usedNow)
 				}

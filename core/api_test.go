@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -80,10 +81,7 @@ func TestResultsAreInOrderOfCharges(t *testing.T) {
 
 func TestWaitDeniesAtOnceBeyondDeadline(t *testing.T) {
 	g := memoryGate(t, core.Config{})
-	l, err := core.NewLimiter(g, limited(t, "p", core.PerMinute(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := gatetest.Must(core.NewLimiter(g, limited(t, "p", core.PerMinute(1))))(t)
 	key := newKey(t, "k")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

@@ -64,9 +64,7 @@ func TestArgumentsOfScriptsAreBounded(t *testing.T) {
 							t.Errorf("%s, %v", show(d), err)
 							return
 						}
-						if err := r.Cancel(t.Context()); err != nil {
-							t.Error(err)
-						}
+						worked(t, r.Cancel(t.Context()))
 					}
 					if d := peek(t, g, charges...); d.At(0).Used != 0 {
 						t.Errorf("%s", show(d))

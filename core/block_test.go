@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -30,10 +31,7 @@ func newGuardian(t *testing.T, g *core.Gate, c *core.ManualClock, b core.Block) 
 
 func blocklist(t testing.TB, g *core.Gate, p *core.Policy) *core.Blocklist {
 	t.Helper()
-	list, err := core.NewBlocklist(g, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := gatetest.Must(core.NewBlocklist(g, p))(t)
 	return list
 }
 
@@ -177,9 +175,7 @@ func TestCooldown(t *testing.T) {
 		begin(10*time.Second, 3, hub.Cooldown{For: time.Second, Reason: 1})
 		c.Advance(10 * time.Second)
 		begin(4*time.Second, 1, hub.Cooldown{Age: time.Second, Reason: 1})
-		if err := g.Reset(t.Context(), core.Charge{Policy: k.policy, Key: k.key}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, g.Reset(t.Context(), core.Charge{Policy: k.policy, Key: k.key}))
 		k.want(0)
 		begin(time.Second, 1, hub.Cooldown{Age: time.Second, Reason: 1})
 	})
@@ -193,9 +189,7 @@ func TestBlockByHand(t *testing.T) {
 		blocked := blocklist(t, g, k.policy)
 		block := func(d time.Duration) {
 			t.Helper()
-			if err := blocked.Block(ctx, k.key, d); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, blocked.Block(ctx, k.key, d))
 		}
 		block(24 * time.Hour)
 		k.want(24 * time.Hour)
@@ -204,9 +198,7 @@ func TestBlockByHand(t *testing.T) {
 		block(48 * time.Hour)
 		k.want(48 * time.Hour)
 		other := newKey(t, "tenant {1}", "a user", strings.Repeat("x", 100))
-		if err := blocked.Block(ctx, other, time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, blocked.Block(ctx, other, time.Hour))
 		decide(t, g, core.Charge{Policy: k.policy, Key: newKey(t, "third"), Cost: 1})
 		list := func() map[string]time.Duration {
 			all := make(map[string]time.Duration)
@@ -223,9 +215,7 @@ func TestBlockByHand(t *testing.T) {
 			t.Errorf("blocked are %v, want %v", got, want)
 		}
 		for b := range blocked.All(ctx) {
-			if err := g.Reset(ctx, core.Charge{Policy: k.policy, Key: b.Key}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, g.Reset(ctx, core.Charge{Policy: k.policy, Key: b.Key}))
 			break
 		}
 		if got := list(); len(got) != 1 {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -49,9 +50,7 @@ func TestBucketsOfAKeyShareABundle(t *testing.T) {
 				t.Errorf("%d buckets, which live for %v", len(states), ttl)
 			}
 		}
-		if err := g.Reset(t.Context(), charges[1]); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, g.Reset(t.Context(), charges[1]))
 		states, ttl := bundleOf(t, client, s.Prefix)
 		if len(states) != 3 || ttl < 59*time.Minute {
 			t.Errorf("%d buckets after a reset, which live for %v", len(states), ttl)
@@ -60,9 +59,7 @@ func TestBucketsOfAKeyShareABundle(t *testing.T) {
 			t.Errorf("%d of the hour used", n)
 		}
 		for _, c := range charges {
-			if err := g.Reset(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, g.Reset(t.Context(), c))
 		}
 		if names := client.Keys(t.Context(), s.Prefix+"*").Val(); len(names) > 0 {
 			t.Errorf("keys after all resets: %v", names)
@@ -108,10 +105,7 @@ func TestBundleOutlivesItsBuckets(t *testing.T) {
 				if len(charges) == 0 {
 					continue
 				}
-				r, err := g.NewRequest("decide", 0, charges...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := gatetest.Must(g.NewRequest("decide", 0, charges...))(t)
 				r.WithoutReceipts()
 				asked = append(asked, r)
 			}
@@ -153,9 +147,7 @@ func TestFullBucketsExpire(t *testing.T) {
 			r := charge(t, g, slow)
 			clock.Advance(5 * 24 * time.Hour) // more than a TTL allows for, and less than it takes to be forgotten
 			if reset {
-				if err := g.Reset(t.Context(), slow); err != nil {
-					t.Error(err)
-				}
+				worked(t, g.Reset(t.Context(), slow))
 			} else if err := r.Cancel(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -109,9 +109,7 @@ func TestResetHeedsTheChargesLimit(t *testing.T) {
 			{Policy: p, Key: newKey(t, "b"), Cost: 1},
 		}
 		decide(t, g, charges...)
-		if err := g.Reset(t.Context(), charges...); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, g.Reset(t.Context(), charges...))
 		if d := decide(t, g, charges...); !d.Allowed {
 			t.Error(show(d))
 		}

@@ -52,9 +52,7 @@ func TestAlgorithmsAtZeroTime(t *testing.T) {
 				t.Error(show(d))
 			}
 			cancel(t, held)
-			if n := used(t, g, policy, key); n != 0 {
-				t.Errorf("%d used after Cancel", n)
-			}
+			wantUsed(t, g, policy, key, 0)
 		})
 	}
 }

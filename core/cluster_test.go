@@ -37,9 +37,7 @@ func TestChargesAcrossClusterNodes(t *testing.T) {
 				}
 			}
 			g := redisGate(t, client, core.Config{Prefix: prefix, Observe: observe})
-			if err := g.Ping(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, g.Ping(t.Context()))
 
 			t.Run("refunds", func(t *testing.T) {
 				many := core.Charge{Policy: limited(t, "many", frozen(1000)), Key: keys[0], Cost: 3}
@@ -113,9 +111,7 @@ func TestChargesAcrossClusterNodes(t *testing.T) {
 					}
 					cluster.Nodes[1].Continue()
 					// The refund continues in the background, and Close waits for it.
-					if err := g.Close(t.Context()); err != nil {
-						t.Error(err)
-					}
+					worked(t, g.Close(t.Context()))
 					if n := cluster.Nodes[1].Calls(t, "evalsha", "eval") - calls; n > 3 { // two of them by a probe
 						t.Errorf("the script was sent %d times", n)
 					}

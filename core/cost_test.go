@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // A Charge without a Cost costs 1 whatever decides on it, and one of NoCost nothing.
@@ -50,10 +51,7 @@ func TestCostZeroMeansOne(t *testing.T) {
 // AllowN counts as AllowN of golang.org/x/time/rate does: 0 units are nothing.
 func TestLimiterSpendsNothingForZero(t *testing.T) {
 	g := memoryGate(t, core.Config{})
-	l, err := core.NewLimiter(g, limited(t, "p", core.PerHour(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := gatetest.Must(core.NewLimiter(g, limited(t, "p", core.PerHour(1))))(t)
 	key := newKey(t, "k")
 	for range 2 {
 		if d, err := l.AllowN(t.Context(), key, 0); err != nil || !d.Allowed || d.At(0).Used != 0 {

@@ -394,9 +394,7 @@ func TestCachedDenialIsObserved(t *testing.T) {
 	if _, err := g.Decide(ctx, c); err == nil {
 		t.Error("a caller with a cancelled context got an answer")
 	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Close(t.Context()))
 	if _, err := g.Decide(t.Context(), c); err == nil {
 		t.Error("a closed Gate decided")
 	}

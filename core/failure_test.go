@@ -37,9 +37,7 @@ func warm(t *testing.T, client *redis.Client) {
 	for range 4 {
 		conn := client.Conn() // each call keeps its connection until warm returns
 		defer conn.Close()
-		if err := conn.Ping(context.Background()).Err(); err != nil {
-			t.Error(err)
-		}
+		worked(t, conn.Ping(context.Background()).Err())
 	}
 }
 
@@ -182,9 +180,7 @@ func TestPausedWritesAreAnOutage(t *testing.T) {
 	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
 	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.FailOpen}), Key: newKey(t, "k"), Cost: 1}
 	gatetest.ViaRedis(t, g, c)
-	if err := admin.Do(t.Context(), "CLIENT", "PAUSE", 600_000, "WRITE").Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, admin.Do(t.Context(), "CLIENT", "PAUSE", 600_000, "WRITE").Err())
 	waited := 0
 	for range 2000 {
 		d, err := g.Decide(t.Context(), c)
@@ -198,9 +194,7 @@ func TestPausedWritesAreAnOutage(t *testing.T) {
 	if waited > 6 { // until a probe has waited for its own time
 		t.Errorf("%d decisions waited for Redis", waited)
 	}
-	if err := admin.Do(t.Context(), "CLIENT", "UNPAUSE").Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, admin.Do(t.Context(), "CLIENT", "UNPAUSE").Err())
 	gatetest.ViaRedis(t, g, c)
 }
 
@@ -275,9 +269,7 @@ func TestFailureModesOnKilledServer(t *testing.T) {
 	if d := decide(t, g, local); d.At(0).Used != 1 || d.At(0).Limit != 10 {
 		t.Errorf("local charges reached Redis: %s", show(d))
 	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Close(t.Context()))
 }
 
 // Close during an outage waits for the calls that still run in the background.
@@ -302,17 +294,12 @@ func TestCloseDuringOutage(t *testing.T) {
 		})
 	}
 	for {
-		d, err := g.Decide(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := gatetest.Must(g.Decide(t.Context(), c))(t)
 		if errors.Is(d.Cause, core.ErrCircuitOpen) {
 			break
 		}
 	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Close(t.Context()))
 	wg.Wait()
 }
 
@@ -322,10 +309,7 @@ func TestCancelledContextAsksNothing(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{})
 	key := newKey(t, "k")
-	f, err := bloom.New(g, bloom.Config{Name: "f", Items: 10, FalsePositives: 0.01})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := gatetest.Must(bloom.New(g, bloom.Config{Name: "f", Items: 10, FalsePositives: 0.01}))(t)
 	sem := newSemaphore(t, g, semaphore.Config{})
 	decide(t, g, core.Charge{Policy: limited(t, "q", frozen(10)), Key: key, Cost: 1}) // the server is known to be quick
 	calls := s.Calls(t, "evalsha", "eval")

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/core/bloom"
 	"github.com/headgate/headgate/core/once"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -25,19 +26,11 @@ func TestServerWithFewCommands(t *testing.T) {
 	s := redistest.Start(t, args...)
 	admin := s.Client(t)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true})
-	if err := g.Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Ping(t.Context()))
 	c := core.Charge{Policy: limited(t, "p", core.FixedWindow{Limit: 5, Window: time.Hour}), Key: newKey(t, "k")}
 	sem := newSemaphore(t, g, semaphore.Config{TTL: time.Hour})
-	filter, err := bloom.New(g, bloom.Config{Name: "f", Items: 1000, FalsePositives: 0.001})
-	if err != nil {
-		t.Fatal(err)
-	}
-	events, err := once.New(g, once.Config{Name: "o", Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	filter := gatetest.Must(bloom.New(g, bloom.Config{Name: "f", Items: 1000, FalsePositives: 0.001}))(t)
+	events := gatetest.Must(once.New(g, once.Config{Name: "o", Window: time.Hour}))(t)
 	for i := range 10 {
 		forget := func() { do(t, admin, script, "FLUSH") }
 		forget()

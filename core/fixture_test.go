@@ -34,6 +34,8 @@ var (
 	peek       = gatetest.Peek
 	onScripts  = gatetest.OnScripts
 	fail       = gatetest.Fail
+	noError    = gatetest.NoError
+	worked     = gatetest.Worked
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

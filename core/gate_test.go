@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -71,10 +72,7 @@ func TestLimiter(t *testing.T) {
 			}
 		}
 		input := []*core.Policy{p, q}
-		l, err := core.NewLimiter(g, input...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := gatetest.Must(core.NewLimiter(g, input...))(t)
 		input[0] = nil // the Limiter has its own copy
 		key := newKey(t, "k")
 		for i, want := range []bool{true, true, false} {
@@ -157,9 +155,7 @@ func TestPoliciesWithoutState(t *testing.T) {
 				t.Errorf("SpendUpTo of %s: %d, %s, %v", name, n, show(d), err)
 			}
 		}
-		if err := g.Reset(t.Context(), core.Charge{Policy: unlimited, Key: key}); err != nil {
-			t.Error(err)
-		}
+		worked(t, g.Reset(t.Context(), core.Charge{Policy: unlimited, Key: key}))
 	})
 }
 
@@ -177,9 +173,7 @@ func TestShadowNeverDenies(t *testing.T) {
 			}
 		}
 		// A shadow is not charged if another policy denies.
-		if err := g.Reset(t.Context(), core.Charge{Policy: shadow.Policy, Key: key}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, g.Reset(t.Context(), core.Charge{Policy: shadow.Policy, Key: key}))
 		if d := decide(t, g, shadow, p); d.Allowed || d.At(0).Used != 0 || !d.At(0).Allowed {
 			t.Errorf("a denial charged a shadow: %s", show(d))
 		}
@@ -192,9 +186,7 @@ func TestReset(t *testing.T) {
 		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
 		other := core.Charge{Policy: limited(t, "q", frozen(1)), Key: c.Key, Cost: 1}
 		decide(t, g, c, other)
-		if err := g.Reset(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, g.Reset(t.Context(), c))
 		if d := peek(t, g, c, other); !d.At(0).Allowed || d.At(1).Allowed || len(takeSnapshot(t)) != 1 {
 			t.Errorf("%s, %v", show(d), takeSnapshot(t))
 		}
@@ -213,9 +205,7 @@ func TestClosedGateRejectsCalls(t *testing.T) {
 		c := core.Charge{Policy: limited(t, "p", core.PerSecond(1)), Key: newKey(t, "k"), Cost: 1}
 		decide(t, g, c)
 		for range 2 {
-			if err := g.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, g.Close(t.Context()))
 		}
 		d, err := g.Decide(t.Context(), c)
 		_, _, errAtMost := atMost(g, t.Context(), c)
@@ -307,9 +297,7 @@ func TestForeignValueIsMisconfiguration(t *testing.T) {
 			for i, mode := range []core.FailureMode{core.FailLocal, core.FailOpen, core.FailClosed} {
 				p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: mode})
 				c := core.Charge{Policy: p, Key: newKey(t, name, fmt.Sprint(i)), Cost: 1}
-				if err := write(s.Prefix + ":" + c.Key.String() + request.BundleSuffix); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, write(s.Prefix+":"+c.Key.String()+request.BundleSuffix))
 				for range 5 { // the circuit never opens
 					d, err := g.Decide(ctx, c)
 					if !errors.Is(err, core.ErrMisconfigured) || d.Allowed || !errors.Is(d.Cause, core.ErrMisconfigured) || d.Source != core.SourceClosed {

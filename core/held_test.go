@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 func monthOf(limit int64) core.Algorithm {
@@ -152,10 +153,7 @@ func TestLimiterWaitsForHeldUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})
 		p, key := heldFor(t, time.Minute), newKey(t, "k")
-		l, err := core.NewLimiter(g, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := gatetest.Must(core.NewLimiter(g, p))(t)
 		r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 10})
 		start := time.Now()
 		time.AfterFunc(10*time.Second, func() { settle(t, r, 9) })
@@ -176,10 +174,7 @@ func TestDenialKnowsWhatCancelsWouldGiveBack(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		c := newClock()
-		g, err := core.NewMemory(core.Config{Clock: c.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := gatetest.Must(core.NewMemory(core.Config{Clock: c.Now}))(t)
 		defer g.Close(t.Context())
 		p, err := core.NewPolicy(core.PolicyConfig{
 			Name: "p", Algorithm: rapid.SampledFrom(limits).Draw(t, "limit"), Hold: 90 * time.Minute,
@@ -222,22 +217,14 @@ func TestDenialKnowsWhatCancelsWouldGiveBack(t *testing.T) {
 			}
 		}
 		asked := charge("asked")
-		d, err := g.Peek(t.Context(), asked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := gatetest.Must(g.Peek(t.Context(), asked))(t)
 		if d.Allowed {
 			return
 		}
 		for _, r := range running {
-			if err := r.Cancel(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, r.Cancel(t.Context()))
 		}
-		after, err := g.Peek(t.Context(), asked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := gatetest.Must(g.Peek(t.Context(), asked))(t)
 		if after.Allowed != (d.At(0).KeptAfter() > 0) || after.At(0).Held != 0 {
 			t.Fatalf("before %s\nafter %s", show(d), show(after))
 		}

@@ -41,9 +41,7 @@ func TestUnheldChargesAreSettledOnce(t *testing.T) {
 		if err := <-told; !errors.Is(err, errReplyLost) {
 			t.Errorf("the failure was not told: %v", err)
 		}
-		if err := <-told; err != nil {
-			t.Error(err)
-		}
+		worked(t, <-told)
 		for p, want := range map[*core.Policy]int64{held: 3, refunded: 4, raised: 4, postpaid: 3} {
 			if n := used(t, g, p, key); n != want {
 				t.Errorf("%s: %d units are in use, want %d", p.Name(), n, want)
@@ -73,9 +71,7 @@ func TestRenewalSurvivesPanics(t *testing.T) {
 	<-hit
 	on.Store(false)
 	settle(t, r, 3)
-	if n := used(t, g, p, key); n != 3 {
-		t.Errorf("%d units are in use, want 3", n)
-	}
+	wantUsed(t, g, p, key, 3)
 }
 
 // losingGate returns a Gate whose client loses the reply to the next script when loses is set. The Gate

@@ -36,9 +36,7 @@ func TestCallerThatLeavesLeavesNoHold(t *testing.T) {
 			if r != nil || d.Allowed || !errors.Is(err, context.Canceled) {
 				t.Errorf("%s, %v", show(d), err)
 			}
-			if n := used(t, g, p, key); n != 0 {
-				t.Errorf("%d units are in use, want 0", n)
-			}
+			wantUsed(t, g, p, key, 0)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -107,9 +108,7 @@ func TestHoldExpires(t *testing.T) {
 				p, key := heldFor(t, time.Minute), newKey(t, "k")
 				r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
 				test.do(t, r, c)
-				if n := used(t, g, p, key); n != test.used {
-					t.Errorf("%d units are in use, want %d", n, test.used)
-				}
+				wantUsed(t, g, p, key, test.used)
 				if told := expired.Load() > 0; told != test.expired {
 					t.Errorf("told of an expired hold: %t", told)
 				}
@@ -187,9 +186,7 @@ func TestDeniedRequestHoldsNothing(t *testing.T) {
 		if r != nil || d.Allowed || err != nil {
 			t.Fatal(show(d), err)
 		}
-		if n := used(t, g, p, other); n != 0 {
-			t.Errorf("%d units are in use", n)
-		}
+		wantUsed(t, g, p, other, 0)
 		for _, name := range client.Keys(t.Context(), s.Prefix+"*"+request.HoldsSuffix).Val() {
 			t.Errorf("%s is left", name)
 		}
@@ -207,14 +204,10 @@ func TestReservationIsRenewedUntilSettled(t *testing.T) {
 		}
 		cancel() // as that of a request before its deferred Settle
 		time.Sleep(time.Hour)
-		if n := used(t, g, p, key); n != 4 {
-			t.Errorf("%d units are in use after an hour, want 4", n)
-		}
+		wantUsed(t, g, p, key, 4)
 		settle(t, r, 1)
 		time.Sleep(time.Hour)
-		if n := used(t, g, p, key); n != 1 {
-			t.Errorf("%d units are in use after Settle, want 1", n)
-		}
+		wantUsed(t, g, p, key, 1)
 	})
 }
 
@@ -228,9 +221,7 @@ func TestDroppedReservationExpires(t *testing.T) {
 			runtime.GC()
 		}
 		time.Sleep(3 * time.Second)
-		if n := used(t, g, p, key); n != 0 {
-			t.Errorf("%d units are in use, want 0", n)
-		}
+		wantUsed(t, g, p, key, 0)
 	})
 }
 
@@ -241,9 +232,7 @@ func TestReservationOfClosedGateExpires(t *testing.T) {
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 		p, key := heldFor(t, 3*time.Millisecond), newKey(t, "k")
 		r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
-		if err := g.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, g.Close(t.Context()))
 		other := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 		eventually(t, "the hold has ended", func() bool { return used(t, other, p, key) == 0 })
 		runtime.KeepAlive(r)
@@ -270,9 +259,7 @@ func TestHoldExpiresUnderAnotherLimit(t *testing.T) {
 				t.Fatal(show(d), err)
 			}
 			c.Advance(200 * time.Millisecond)
-			if err := late.Settle(t.Context(), 0); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, late.Settle(t.Context(), 0))
 		}
 		c.Advance(time.Minute)
 		d, err := g.Peek(t.Context(), under(0, core.Charge{Policy: p, Key: key, Cost: 1})...)
@@ -287,17 +274,12 @@ func TestWaitHoldsNothing(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		p, key := heldFor(t, time.Minute), newKey(t, "k")
-		l, err := core.NewLimiter(g, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := gatetest.Must(core.NewLimiter(g, p))(t)
 		if _, err := l.WaitN(t.Context(), key, 4); err != nil {
 			t.Fatal(err)
 		}
 		c.Advance(time.Hour)
-		if n := used(t, g, p, key); n != 4 {
-			t.Errorf("%d units are in use, want 4", n)
-		}
+		wantUsed(t, g, p, key, 4)
 	})
 }
 
@@ -308,13 +290,9 @@ func TestRenewalGoesOnForTheOthers(t *testing.T) {
 		user, tenant := newKey(t, "u"), newKey(t, "t")
 		p := heldFor(t, 3*time.Second)
 		r := charge(t, g, core.Charge{Policy: p, Key: user, Cost: 4}, core.Charge{Policy: p, Key: tenant, Cost: 9})
-		if err := g.Reset(t.Context(), core.Charge{Policy: p, Key: user}); err != nil {
-			t.Error(err)
-		}
+		worked(t, g.Reset(t.Context(), core.Charge{Policy: p, Key: user}))
 		time.Sleep(time.Hour)
-		if n := used(t, g, p, tenant); n != 9 {
-			t.Errorf("%d units are in use, want 9", n)
-		}
+		wantUsed(t, g, p, tenant, 9)
 		renew(t, r, 1)
 		settle(t, r, 1, 2)
 		if a, b := used(t, g, p, user), used(t, g, p, tenant); a != 1 || b != 2 {

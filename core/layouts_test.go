@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/core/bloom"
 	"github.com/headgate/headgate/core/once"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -75,31 +76,19 @@ var histories = []struct {
 		}
 	}},
 	{"semaphore", func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		s, err := semaphore.New(g, semaphore.Config{Name: "streams", TTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := gatetest.Must(semaphore.New(g, semaphore.Config{Name: "streams", TTL: time.Minute}))(t)
 		r := semaphore.Request{Caps: []semaphore.Cap{
 			{Key: newKey(t, "k"), Limit: 5}, {Key: newKey(t, "k", "user"), Limit: 2},
 		}}
 		for range 2 {
-			l, err := s.Acquire(t.Context(), r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := gatetest.Must(s.Acquire(t.Context(), r))(t)
 			t.Cleanup(func() { _ = l.Release(t.Context()) })
 			c.Advance(time.Second)
 		}
 	}},
 	{"mutex", func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		m, err := semaphore.NewMutex(g, semaphore.MutexConfig{Name: "lock", TTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := m.TryLock(t.Context(), newKey(t, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := gatetest.Must(semaphore.NewMutex(g, semaphore.MutexConfig{Name: "lock", TTL: time.Minute}))(t)
+		l := gatetest.Must(m.TryLock(t.Context(), newKey(t, "k")))(t)
 		t.Cleanup(func() { _ = l.Release(t.Context()) })
 	}},
 	{"once", func(t *testing.T, g *core.Gate, c *core.ManualClock) {
@@ -113,13 +102,8 @@ var histories = []struct {
 		}
 	}},
 	{"filter", func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		f, err := bloom.New(g, bloom.Config{Name: "seen", Items: 100, FalsePositives: 0.01})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Add(t.Context(), "item"); err != nil {
-			t.Fatal(err)
-		}
+		f := gatetest.Must(bloom.New(g, bloom.Config{Name: "seen", Items: 100, FalsePositives: 0.01}))(t)
+		noError(t, f.Add(t.Context(), "item"))
 	}},
 }
 
@@ -136,9 +120,7 @@ func spends(a core.Algorithm) func(t *testing.T, g *core.Gate, c *core.ManualClo
 		}
 		c.Advance(2 * time.Second)
 		if d.Allowed {
-			if err := r.Settle(t.Context(), 1); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, r.Settle(t.Context(), 1))
 		}
 	}
 }
@@ -150,14 +132,9 @@ func TestStatesOfTheOlderBuild(t *testing.T) {
 	if text, err := os.ReadFile(recorded); err != nil && !*recordLayouts {
 		t.Fatal(err)
 	} else if err == nil {
-		if err := json.Unmarshal(text, &older); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(text, &older))
 	}
-	page, err := os.ReadFile("../docs/upgrading.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := gatetest.Must(os.ReadFile("../docs/upgrading.md"))(t)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		for i, h := range histories {
 			t.Run(h.name, func(t *testing.T) {
@@ -182,13 +159,8 @@ func TestStatesOfTheOlderBuild(t *testing.T) {
 		}
 	})
 	if *recordLayouts {
-		text, err := json.MarshalIndent(older, "", " ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(recorded, append(text, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		text := gatetest.Must(json.MarshalIndent(older, "", " "))(t)
+		noError(t, os.WriteFile(recorded, append(text, '\n'), 0o644))
 	}
 }
 
@@ -202,10 +174,7 @@ func readLayout(t *testing.T, client redis.UniversalClient, prefix string) layou
 	ctx := t.Context()
 	l := make(layout)
 	for _, key := range redistest.Keys(t, client, prefix+":*") {
-		kind, err := client.Type(ctx, key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		kind := gatetest.Must(client.Type(ctx, key).Result())(t)
 		var items []string
 		switch kind {
 		case "string":

@@ -95,9 +95,7 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 				t.Errorf("keys remain: %v", keys)
 			}
 			after()
-			if err := goleak.Find(before); err != nil {
-				t.Error(err)
-			}
+			worked(t, goleak.Find(before))
 			eventually(t, "no subscription remains", func() bool {
 				return len(admin.PubSubChannels(t.Context(), "*").Val()) == 0
 			})
@@ -115,10 +113,6 @@ func TestLeakWithoutCloseIsFound(t *testing.T) {
 	if err := goleak.Find(before); err == nil {
 		t.Error("goleak found no goroutine")
 	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := goleak.Find(before); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Close(t.Context()))
+	worked(t, goleak.Find(before))
 }

@@ -120,9 +120,7 @@ func TestLedgerIsAskedOnceInAProcess(t *testing.T) {
 			if n := used(t, gates[0], p, newKey(t, "k")); n != 100 || allowed.Load() != 10 || l.calls.Load() < round+1 || l.calls.Load() > 2*(round+1) {
 				t.Errorf("round %d: %d units in use, %d allowed, %d calls", round, n, allowed.Load(), l.calls.Load())
 			}
-			if err := s.Client(t).FlushDB(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, s.Client(t).FlushDB(t.Context()).Err())
 		}
 	})
 }
@@ -239,9 +237,7 @@ func TestHangingLedgersDelayNoOther(t *testing.T) {
 		if d := decide(t, g, core.Charge{Policy: p, Key: newKey(t, "honest")}); !d.Allowed {
 			t.Errorf("another key: %s, %v", show(d), d.Cause)
 		}
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		worked(t, g.Close(t.Context()))
 	})
 }
 

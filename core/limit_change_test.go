@@ -318,9 +318,7 @@ func TestSettleAfterRaisedLimit(t *testing.T) {
 					}
 					c.Advance(2 * time.Minute)
 				}
-				if err := held.Settle(t.Context(), actual); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, held.Settle(t.Context(), actual))
 				// The refund may come too late. It never takes back another caller's charge.
 				charge.Cost = core.NoCost
 				d, err := g.Peek(t.Context(), charge)

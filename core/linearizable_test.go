@@ -215,9 +215,7 @@ func TestRacyCounterIsCaught(t *testing.T) {
 					if used+1 > linearLimit {
 						return opOutput{false, used}
 					}
-					if err := client.Set(context.Background(), key, used+1, time.Hour).Err(); err != nil {
-						t.Error(err)
-					}
+					worked(t, client.Set(context.Background(), key, used+1, time.Hour).Err())
 					return opOutput{true, used + 1}
 				})
 			}

@@ -26,10 +26,7 @@ func TestMemoryAllocatesNothing(t *testing.T) {
 		for i := range 2 {
 			several = append(several, core.Charge{Policy: limited(t, fmt.Sprint(i), tt.algorithm), Key: k, Cost: 1})
 		}
-		l, err := core.NewLimiter(g, c.Policy)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := gatetest.Must(core.NewLimiter(g, c.Policy))(t)
 		own := core.Charge{Policy: limited(t, "own", core.DenyAll{}), Key: k, Cost: 1, Limit: core.PerHour(10)}
 		for range 3 {
 			decide(t, g, c) // so that Peek finds the key

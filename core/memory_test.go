@@ -166,9 +166,7 @@ func TestCollidingKeysCountSeparately(t *testing.T) {
 	decide(t, g, charges[:3]...)
 	used(2, 4, 6, 4)
 	for i, want := range [][]int64{{2, 0, 6, 4}, {2, 0, 6, 0}, {0, 0, 6, 0}, {0, 0, 0, 0}} {
-		if err := g.Reset(t.Context(), core.Charge{Policy: charges[[]int{1, 3, 0, 2}[i]].Policy, Key: key}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, g.Reset(t.Context(), core.Charge{Policy: charges[[]int{1, 3, 0, 2}[i]].Policy, Key: key}))
 		used(want...)
 	}
 	if n := len(g.Values()); n != 0 {

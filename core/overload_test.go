@@ -22,9 +22,7 @@ func TestCrowdIsNoOutage(t *testing.T) {
 	s := redistest.Start(t)
 	for _, callers := range []int{2000, 5000} {
 		g := redisGate(t, s.Client(t), core.Config{Timeout: 2 * busyTimeout})
-		if err := g.Ping(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, g.Ping(t.Context()))
 		stop := gatetest.Others(t, g)
 		p := limited(t, fmt.Sprint("p", callers), frozen(100))
 		var admitted atomic.Int64
@@ -47,9 +45,7 @@ func TestCrowdIsNoOutage(t *testing.T) {
 		if n := admitted.Load(); n != 100 {
 			t.Errorf("%d callers: %d admitted, want 100", callers, n)
 		}
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		worked(t, g.Close(t.Context()))
 	}
 }
 
@@ -70,9 +66,7 @@ func TestFloodAdmitsTheLimit(t *testing.T) {
 				opened.Store(e.(*core.ServerEvent))
 			}
 		}})
-		if err := g.Ping(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, g.Ping(t.Context()))
 		longest := witness(t, s.Client(t))
 		p, key := limited(t, fmt.Sprint("p", run), frozen(100)), newKey(t, "victim")
 		start := make(chan struct{})
@@ -104,9 +98,7 @@ func TestFloodAdmitsTheLimit(t *testing.T) {
 			t.Errorf("run %d: %d of 100 admitted, %d decisions were overload, %d of a share",
 				run, n, overloaded.Load(), alone.Load())
 		}
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		worked(t, g.Close(t.Context()))
 	}
 }
 
@@ -154,10 +146,7 @@ func TestHalfOpenPoolHealsAtOnce(t *testing.T) {
 	}
 	denied := 0
 	for allowed := 0; allowed < 100; {
-		d, err := g.Decide(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := gatetest.Must(g.Decide(t.Context(), c))(t)
 		if d.Allowed {
 			allowed++
 		} else {
@@ -167,9 +156,7 @@ func TestHalfOpenPoolHealsAtOnce(t *testing.T) {
 	if denied > 30 {
 		t.Errorf("%d decisions denied", denied)
 	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Close(t.Context()))
 }
 
 // A slow link recovers after its connections were closed, although a new connection takes longer
@@ -191,12 +178,8 @@ func TestSlowLinkRecovers(t *testing.T) {
 				gatetest.ViaRedis(t, g, c)
 			}
 			link.Cut()
-			if err := g.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if err := g.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			worked(t, g.Ping(t.Context()))
+			worked(t, g.Close(t.Context()))
 		})
 	}
 }

@@ -20,9 +20,7 @@ func TestRejectedCommandsAreMisconfiguration(t *testing.T) {
 	admin := s.Client(t)
 	do := func(args ...any) {
 		t.Helper()
-		if err := admin.Do(ctx, args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, admin.Do(ctx, args...).Err())
 	}
 	// This decision connects, so that the server rejects commands on existing connections as well
 	// as on new ones.
@@ -78,18 +76,14 @@ func TestPing(t *testing.T) {
 		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 			client := s.Client(t)
 			g := redisGate(t, client, core.Config{Prefix: s.Prefix})
-			if err := g.Ping(ctx); err != nil {
-				t.Error(err)
-			}
+			worked(t, g.Ping(ctx))
 			for _, k := range client.Keys(ctx, s.Prefix+"*").Val() {
 				if ttl := client.PTTL(ctx, k).Val(); ttl <= 0 || ttl > 10*time.Second {
 					t.Errorf("%s has TTL %v", k, ttl)
 				}
 			}
 		})
-		if err := memoryGate(t, core.Config{}).Ping(ctx); err != nil {
-			t.Error(err)
-		}
+		worked(t, memoryGate(t, core.Config{}).Ping(ctx))
 	})
 	fails := func(t *testing.T, g *core.Gate, words string, misconfigured bool) {
 		t.Helper()
@@ -113,18 +107,14 @@ func TestPing(t *testing.T) {
 	t.Run("closed client", func(t *testing.T) {
 		s := redistest.Start(t)
 		client := s.Client(t)
-		if err := client.Close(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, client.Close())
 		fails(t, redisGate(t, client, core.Config{}), "client is closed", false)
 	})
 	t.Run("replica", func(t *testing.T) {
 		master, s := redistest.Start(t), redistest.Start(t)
 		host, port, _ := strings.Cut(master.Addr, ":")
 		client := s.Client(t)
-		if err := client.ReplicaOf(ctx, host, port).Err(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, client.ReplicaOf(ctx, host, port).Err())
 		g := redisGate(t, client, core.Config{})
 		// It may be loading until the first synchronisation.
 		eventually(t, "it has loaded", func() bool { return !strings.Contains(fmt.Sprint(g.Ping(ctx)), "loading") })

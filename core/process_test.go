@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -93,10 +94,7 @@ func sumOf(t *testing.T, children []*process, what string, said func(line string
 		}
 	}
 	for _, c := range children {
-		n, err := c.answer(said)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := gatetest.Must(c.answer(said))(t)
 		sum += n
 	}
 	return sum
@@ -156,10 +154,7 @@ func TestDecidingProcess(t *testing.T) {
 		case "die":
 			claimAndHang(t, client)
 		}
-		i, err := strconv.Atoi(lines.Text())
-		if err != nil {
-			t.Fatal(err)
-		}
+		i := gatetest.Must(strconv.Atoi(lines.Text()))(t)
 		charge := core.Charge{Policy: limited(t, "p", unfreeable(processMax)[i].algorithm), Key: newKey(t, strconv.Itoa(i)), Cost: 1}
 		var admitted atomic.Int64
 		var wg sync.WaitGroup

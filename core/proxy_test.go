@@ -17,15 +17,13 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // answering starts a proxy that gives one answer to every command, and returns its address.
 func answering(t *testing.T, answer string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := gatetest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var tasks sync.WaitGroup
 	tasks.Go(func() {
 		for {

@@ -82,9 +82,7 @@ func TestUsedIsTheSumOfKeptUnits(t *testing.T) {
 			if n := used(t, gates[0], policy, key); n != sum {
 				t.Errorf("%s, seed %d: %d used, %d kept", l.name, seed, n, sum)
 			}
-			if err := gates[0].Reset(t.Context(), core.Charge{Policy: policy, Key: key}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, gates[0].Reset(t.Context(), core.Charge{Policy: policy, Key: key}))
 
 			// Charge the same again, and cancel all of it.
 			untouched := show(peek(t, gates[0], core.Charge{Policy: policy, Key: key, Cost: 1}))

@@ -44,6 +44,13 @@ func used(t testing.TB, g *core.Gate, p *core.Policy, key core.Key) int64 {
 	return d.At(0).Used
 }
 
+func wantUsed(t testing.TB, g *core.Gate, p *core.Policy, key core.Key, want int64) {
+	t.Helper()
+	if n := used(t, g, p, key); n != want {
+		t.Errorf("%d units of %s are in use, want %d", n, p.Name(), want)
+	}
+}
+
 // A log rewrites at most 1000 entries to refund one.
 func TestCancelOfLogRewritesAtMost1000(t *testing.T) {
 	t.Parallel()
@@ -68,13 +75,9 @@ func TestCancelOfLogRewritesAtMost1000(t *testing.T) {
 		}
 		// The entries that were not refunded are intact.
 		c.Advance(time.Hour - 2*time.Second)
-		if n := used(t, g, charge.Policy, charge.Key); n != 1000 {
-			t.Errorf("%d used, want 1000", n)
-		}
+		wantUsed(t, g, charge.Policy, charge.Key, 1000)
 		c.Advance(time.Second + 499*time.Millisecond)
-		if n := used(t, g, charge.Policy, charge.Key); n != 1000-500 {
-			t.Errorf("%d used, want 500", n)
-		}
+		wantUsed(t, g, charge.Policy, charge.Key, 1000-500)
 	})
 }
 
@@ -221,9 +224,7 @@ func TestSettleAfterOutage(t *testing.T) {
 		if err != nil || r == nil || d.Cause == nil {
 			t.Fatal(show(d), err)
 		}
-		if err := r.Settle(t.Context(), 5, 5); err != nil {
-			t.Error(err)
-		}
+		worked(t, r.Settle(t.Context(), 5, 5))
 		d, err = g.Peek(t.Context(), core.Charge{Policy: p, Key: key, Cost: core.NoCost})
 		if want := map[core.FailureMode]int64{core.FailLocal: 5}[mode]; err != nil || d.At(0).Used != want {
 			t.Errorf("settled as 5: %s, %v", show(d), err)

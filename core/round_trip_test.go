@@ -536,10 +536,7 @@ func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
 // A decision ends at its deadline even if a cluster accepts connections and never answers.
 func TestDecisionEndsOnSilentCluster(t *testing.T) {
 	for _, inline := range []bool{false, true} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := gatetest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		var mute sync.WaitGroup
 		mute.Go(func() {
 			for {

@@ -79,9 +79,7 @@ func TestProcessesSeedTogether(t *testing.T) {
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 	byHand, byLedger := seeded(t)
 	for range 2 {
-		if err := s.Client(t).FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.Client(t).FlushAll(t.Context()).Err())
 		each := int64(len(children))
 		if sum := sumOf(t, children, "seed", func(string) {}); sum != each*int64(budgets()) {
 			t.Fatalf("%d units were spent", sum)

@@ -157,9 +157,7 @@ func TestDoubtfulSettleIsNotSentAgain(t *testing.T) {
 				}
 				hook.with("")
 				g.AwaitTasks()
-				if n := used(t, g, p, key); n != 5 {
-					t.Errorf("%d units are in use, want 5", n)
-				}
+				wantUsed(t, g, p, key, 5)
 			})
 		})
 	}

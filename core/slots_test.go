@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 func newSemaphore(t testing.TB, g *core.Gate, cfg semaphore.Config) *semaphore.Semaphore {
@@ -15,19 +16,13 @@ func newSemaphore(t testing.TB, g *core.Gate, cfg semaphore.Config) *semaphore.S
 	if cfg.Name == "" {
 		cfg.Name = "sem"
 	}
-	s, err := semaphore.New(g, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := gatetest.Must(semaphore.New(g, cfg))(t)
 	return s
 }
 
 func acquire(t *testing.T, s *semaphore.Semaphore, caps ...semaphore.Cap) *semaphore.Lease {
 	t.Helper()
-	l, err := s.Acquire(t.Context(), semaphore.Request{Caps: caps})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := gatetest.Must(s.Acquire(t.Context(), semaphore.Request{Caps: caps}))(t)
 	return l
 }
 
@@ -54,15 +49,11 @@ func enqueue(
 func release(t *testing.T, leases ...*semaphore.Lease) {
 	t.Helper()
 	for _, l := range leases {
-		if err := l.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		worked(t, l.Release(t.Context()))
 	}
 }
 
 func do(t testing.TB, client *redis.Client, args ...any) {
 	t.Helper()
-	if err := client.Do(t.Context(), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, client.Do(t.Context(), args...).Err())
 }

@@ -124,9 +124,7 @@ func TestDenialSpendsNothing(t *testing.T) {
 						return named(d) && r == nil && err == nil
 					})
 					for _, charge := range charges {
-						if err := g.Reset(ctx, core.Charge{Policy: charge.Policy, Key: charge.Key}); err != nil {
-							t.Fatal(err)
-						}
+						noError(t, g.Reset(ctx, core.Charge{Policy: charge.Policy, Key: charge.Key}))
 					}
 				}
 			}

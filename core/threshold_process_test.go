@@ -105,9 +105,7 @@ func crossAndTell(t *testing.T, client redis.UniversalClient, name string) {
 	var c crossings
 	g := redisGate(t, client, core.Config{Prefix: prefixOf(name), Observe: c.observe})
 	cross(t, g, watched(t, crossedLimits[name]), keysOf(name), 4)
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Close(t.Context()))
 	for event, n := range c.all {
 		for range n {
 			fmt.Println("told", event)
@@ -144,9 +142,7 @@ func TestGatesTellThresholdsOnce(t *testing.T) {
 				var c crossings
 				g := memoryGate(t, core.Config{Observe: c.observe})
 				cross(t, g, watched(t, limit), crossedKeys/5, 16)
-				if err := g.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, g.Close(t.Context()))
 				c.check(t, crossedKeys/5)
 			})
 		}
@@ -162,9 +158,7 @@ func TestGatesTellThresholdsOnce(t *testing.T) {
 					p := watched(t, limit)
 					wg.Go(func() {
 						cross(t, g, p, crossedKeys/5, 4)
-						if err := g.Close(t.Context()); err != nil {
-							t.Error(err)
-						}
+						worked(t, g.Close(t.Context()))
 					})
 				}
 				wg.Wait()

@@ -192,9 +192,7 @@ func TestEveryDecisionFindsThresholds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachGateTold(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock, l *told) {
 				c := core.Charge{Policy: watched(t, day), Key: newKey(t, "k"), Cost: 8}
-				if err := spend(g, c); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, spend(g, c))
 				l.want(t, g, "p k 80%: 8 of 10")
 			})
 		})
@@ -224,9 +222,7 @@ func TestSettleForMoreIsToldWithTheNextDecision(t *testing.T) {
 			eachGateTold(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock, l *told) {
 				c := core.Charge{Policy: watched(t, limit), Key: newKey(t, "k"), Cost: 1}
 				r := charge(t, g, c)
-				if err := r.Settle(t.Context(), 12); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, r.Settle(t.Context(), 12))
 				l.want(t, g)
 				decide(t, g, c)
 				l.want(t, g, "p k 80%: 12 of 10", "p k 90%: 12 of 10", "p k 100%: 12 of 10")
@@ -323,9 +319,7 @@ func TestCloseEndsClaims(t *testing.T) {
 		decide(t, g, core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8})
 		<-failed
 		<-failed
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		worked(t, g.Close(t.Context()))
 		l.check(t)
 	})
 }
@@ -353,9 +347,7 @@ func TestFailedMarkIsSentAgain(t *testing.T) {
 		decide(t, g, c)
 		l.want(t, g, "p k 80%: 8 of 10")
 		<-sent
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		worked(t, g.Close(t.Context()))
 		other := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
 		c.Cost = core.NoCost
 		decide(t, other, c)
@@ -417,10 +409,7 @@ func TestThresholdsDuringOutage(t *testing.T) {
 	l.check(t)
 	s.Continue()
 	for {
-		d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: core.NoCost})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: core.NoCost}))(t)
 		if d.Source == core.SourceRedis {
 			break
 		}

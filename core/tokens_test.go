@@ -33,9 +33,7 @@ func TestTokensRiseWhenClockStepsBack(t *testing.T) {
 		"renewed": func(t *testing.T, s *semaphore.Semaphore, c *core.ManualClock) *semaphore.Lease {
 			l := one(t, s)
 			c.Advance(time.Minute)
-			if err := l.Extend(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, l.Extend(t.Context()))
 			release(t, l)
 			return l
 		},

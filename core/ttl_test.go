@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -84,9 +85,7 @@ func TestKeyOutlivesItsSessions(t *testing.T) {
 			if err != nil || !d.Allowed {
 				t.Fatal(show(d), err)
 			}
-			if err := reservation.Settle(t.Context(), 2); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, reservation.Settle(t.Context(), 2))
 			decide(t, g, charges...)
 			for _, name := range client.Keys(t.Context(), s.Prefix+"*").Val() {
 				if ttl := client.PTTL(t.Context(), name).Val(); ttl < longest || ttl > longest+time.Minute {
@@ -130,15 +129,10 @@ func TestSessionsLeaveNothing(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		worked(t, g.Close(t.Context()))
 		left := 1
 		for giveUp := time.Now().Add(longTimeout); left > 0 && time.Now().Before(giveUp); time.Sleep(50 * time.Millisecond) { // polls
-			names, err := client.Keys(t.Context(), s.Prefix+"*").Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			names := gatetest.Must(client.Keys(t.Context(), s.Prefix+"*").Result())(t)
 			left = len(names)
 		}
 		if left > 0 {
@@ -179,10 +173,7 @@ func TestKeyOutlivesItsLog(t *testing.T) {
 						t.Fatal(show(d), err)
 					}
 					name := client.Keys(ctx, s.Prefix+"*").Val()[0]
-					newest, err := strconv.ParseInt(client.GetRange(ctx, name, 48, 63).Val(), 10, 64)
-					if err != nil {
-						t.Fatal(err)
-					}
+					newest := gatetest.Must(strconv.ParseInt(client.GetRange(ctx, name, 48, 63).Val(), 10, 64))(t)
 					at := expiryTime(t, client, name)
 					end := time.Duration(newest)*time.Microsecond + widths[plan]
 					if at < end+999*time.Millisecond || at > end+2*time.Minute {

@@ -72,9 +72,7 @@ func TestCloseEndsWaits(t *testing.T) {
 					errs <- err
 				}()
 				<-w.reserved
-				if err := w.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				worked(t, w.Close(t.Context()))
 				if err := <-errs; !errors.Is(err, core.ErrClosed) {
 					t.Errorf("Wait returns %v", err)
 				}
@@ -98,9 +96,7 @@ func TestWaiterMeetsTheBlock(t *testing.T) {
 			t.Fatal(show(d), err)
 		}
 		block := func() {
-			if err := blocklist(t, w.Gate, ban).Block(t.Context(), key, time.Hour); err != nil {
-				t.Error(err)
-			}
+			worked(t, blocklist(t, w.Gate, ban).Block(t.Context(), key, time.Hour))
 		}
 		w.onWait.Store(&block)
 		ctx, cancel := context.WithTimeout(t.Context(), longTimeout)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // waiter is a Limiter on a Gate with the bubble's clock, and a charge on its key.
@@ -27,10 +28,7 @@ func inBubble(t *testing.T, a core.Algorithm, f func(t *testing.T, w *waiter)) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})
 		p := limited(t, "p", a)
-		l, err := core.NewLimiter(g, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := gatetest.Must(core.NewLimiter(g, p))(t)
 		f(t, &waiter{l, t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}, time.Now()})
 	})
 }
@@ -315,10 +313,7 @@ func TestWaitForSlowestPolicy(t *testing.T) {
 		t.Run(fmt.Sprintf("%T", limit), func(t *testing.T) {
 			inBubble(t, core.PerSecond(10), func(t *testing.T, w *waiter) {
 				slow := limited(t, "slow", limit)
-				l, err := core.NewLimiter(w.gate, w.charge.Policy, slow)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := gatetest.Must(core.NewLimiter(w.gate, w.charge.Policy, slow))(t)
 				both := &waiter{l, t, w.gate, w.charge, w.start}
 				both.spend(10)
 				want := 6 * time.Second

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // tokensEpsilon is more than the rounding error of a float64 number of tokens, and less than what
@@ -267,10 +268,7 @@ func TestWaitsAsXTimeRate(t *testing.T) {
 					defer cancel()
 				}
 				start := time.Now()
-				l, err := core.NewLimiter(w.gate, w.policy)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := gatetest.Must(core.NewLimiter(w.gate, w.policy))(t)
 				var waited [2]time.Duration
 				done := make(chan struct{})
 				go func() {

@@ -14,15 +14,13 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/bloom"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
 func newFilter(t testing.TB, g *core.Gate, cfg bloom.Config) *bloom.Filter {
 	t.Helper()
-	f, err := bloom.New(g, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := gatetest.Must(bloom.New(g, cfg))(t)
 	return f
 }
 
@@ -60,17 +58,13 @@ func TestFilter(t *testing.T) {
 		if isNew, err := one(f.TestAndAdd(ctx, "a")); isNew || err != nil {
 			t.Fatalf("a known item is new: %v", err)
 		}
-		if err := f.Add(ctx, "b"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, f.Add(ctx, "b"))
 		if found, err := one(f.Test(ctx, "b")); !found || err != nil {
 			t.Fatalf("an item is missing: %v", err)
 		}
 
 		items := numbered("in", 1000)
-		if err := f.Add(ctx, items[:500]...); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, f.Add(ctx, items[:500]...))
 		twice := append(slices.Clone(items), items...)
 		isNew, err := f.TestAndAdd(ctx, twice...)
 		if err != nil || len(isNew) != 2000 || count(isNew[:500]) != 0 || count(isNew[500:1000]) != 500 || count(isNew[1000:]) != 0 {
@@ -93,9 +87,7 @@ func TestFilter(t *testing.T) {
 		if found, err := one(again.Test(ctx, "a")); !found || err != nil {
 			t.Errorf("a filter of the same configuration lacks an item: %v", err)
 		}
-		if err := again.Reset(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, again.Reset(ctx))
 		if found, err := f.Test(ctx, items...); count(found) != 0 || err != nil {
 			t.Errorf("%d items are left after Reset: %v", count(found), err)
 		}
@@ -170,9 +162,7 @@ func TestFilterOfAnotherConfiguration(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		ctx := t.Context()
 		f := newFilter(t, g, bloom.Config{Name: "f", Items: 10_000_000, FalsePositives: 0.01})
-		if err := f.Add(ctx, "a"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, f.Add(ctx, "a"))
 		other := newFilter(t, g, bloom.Config{Name: "f", Items: 20, FalsePositives: 0.01, Window: time.Hour})
 		_, testErr := other.Test(ctx, "a")
 		_, statsErr := other.Stats(ctx)
@@ -185,9 +175,7 @@ func TestFilterOfAnotherConfiguration(t *testing.T) {
 		if found, err := one(f.Test(ctx, "a")); !found || err != nil {
 			t.Errorf("the filter has lost its item: %v", err)
 		}
-		if err := other.Reset(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, other.Reset(ctx))
 		if isNew, err := one(other.TestAndAdd(ctx, "a")); !isNew || err != nil {
 			t.Errorf("after Reset: %v, %v", isNew, err)
 		}
@@ -213,9 +201,7 @@ func TestFilterKeys(t *testing.T) {
 			if keys := client.Keys(ctx, s.Prefix+"*").Val(); len(keys) != 0 {
 				t.Fatalf("a test made %q", keys)
 			}
-			if err := f.Add(ctx, items...); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, f.Add(ctx, items...))
 			size := int64(0)
 			for _, key := range client.Keys(ctx, s.Prefix+"*").Val() {
 				ttl := client.PTTL(ctx, key).Val()
@@ -233,9 +219,7 @@ func TestFilterKeys(t *testing.T) {
 			if size != want {
 				t.Errorf("the bits take %d bytes, want %d", size, want)
 			}
-			if err := f.Reset(ctx); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, f.Reset(ctx))
 			if keys := client.Keys(ctx, s.Prefix+"*").Val(); len(keys) != 0 {
 				t.Fatalf("Reset left %q", keys)
 			}
@@ -252,9 +236,7 @@ func TestFilterLosesPart(t *testing.T) {
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
 		f := newFilter(t, g, bloom.Config{Name: "f", Items: 2_000_000, FalsePositives: 0.01})
 		items := numbered("in", 100) // some in each part, except in one of 2^99 cases
-		if err := f.Add(ctx, items...); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, f.Add(ctx, items...))
 		for _, lost := range []string{":{f}:bf2:e1", ":{f}:bf2"} {
 			if n := client.Del(ctx, s.Prefix+lost).Val(); n != 1 {
 				t.Fatalf("%q", client.Keys(ctx, s.Prefix+"*").Val())
@@ -269,9 +251,7 @@ func TestFilterLosesPart(t *testing.T) {
 					t.Errorf("without %s: %v", lost, err)
 				}
 			}
-			if err := f.Reset(ctx); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, f.Reset(ctx))
 			if isNew, err := f.TestAndAdd(ctx, items...); count(isNew) != len(items) || err != nil {
 				t.Errorf("%d are new after Reset: %v", count(isNew), err)
 			}
@@ -291,9 +271,7 @@ func TestFilterLosesRecordAndParts(t *testing.T) {
 				g := redisGate(t, client, core.Config{Prefix: s.Prefix})
 				f := newFilter(t, g, bloom.Config{Name: "f", Items: 5_000_000, FalsePositives: 0.01, Window: window})
 				items := numbered("in", 300)
-				if err := f.Add(ctx, items...); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, f.Add(ctx, items...))
 				parts := client.Keys(ctx, s.Prefix+":{f}:bf2:*").Val()
 				if len(parts) < 4 {
 					t.Fatalf("only the parts %q", parts)
@@ -310,9 +288,7 @@ func TestFilterLosesRecordAndParts(t *testing.T) {
 						t.Fatalf("%s: found %v, %v; new %v, %v", item, found, testErr, isNew, addErr)
 					}
 				}
-				if err := f.Reset(ctx); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, f.Reset(ctx))
 				if isNew, err := f.TestAndAdd(ctx, items...); count(isNew) != len(items) || err != nil {
 					t.Errorf("%d are new after Reset: %v", count(isNew), err)
 				}
@@ -357,9 +333,7 @@ func TestFilterOfManyParts(t *testing.T) {
 	if isNew, err := one(small.TestAndAdd(ctx, "a")); !isNew || err != nil {
 		t.Errorf("after an interrupted Reset: %v, %v", isNew, err)
 	}
-	if err := small.Reset(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, small.Reset(ctx))
 	if keys := client.Keys(ctx, s.Prefix+"*").Val(); len(keys) != 0 {
 		t.Errorf("Reset left %q", keys)
 	}
@@ -377,9 +351,7 @@ func TestFilterErrors(t *testing.T) {
 		}
 	}})
 	f := newFilter(t, g, bloom.Config{Name: "f", Items: 1000, FalsePositives: 0.01})
-	if err := client.Set(ctx, s.Prefix+":{f}:bf2", "text", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, client.Set(ctx, s.Prefix+":{f}:bf2", "text", 0).Err())
 	if err := f.Add(ctx, "a"); !errors.Is(err, core.ErrMisconfigured) {
 		t.Errorf("a key that holds something else: %v", err)
 	}
@@ -397,9 +369,7 @@ func TestFilterErrors(t *testing.T) {
 	if len(events) != 3 || events[0].Filter != f || events[0].Err == nil || events[2].Err == nil {
 		t.Errorf("events %+v", events)
 	}
-	if err := g.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, g.Close(ctx))
 	if _, err := f.Test(ctx, "a"); !errors.Is(err, core.ErrClosed) {
 		t.Errorf("a closed Gate: %v", err)
 	}
@@ -416,9 +386,7 @@ func TestFilterOnCluster(t *testing.T) {
 		if err != nil || count(isNew) < 999 {
 			t.Errorf("%d are new: %v", count(isNew), err)
 		}
-		if err := f.Reset(ctx); err != nil {
-			t.Error(err)
-		}
+		worked(t, f.Reset(ctx))
 	}
 }
 

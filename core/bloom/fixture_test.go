@@ -20,4 +20,6 @@ var (
 	memoryGate = gatetest.Memory
 	redisGate  = gatetest.Redis
 	long       = gatetest.Long
+	noError    = gatetest.NoError
+	worked     = gatetest.Worked
 )

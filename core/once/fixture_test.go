@@ -22,4 +22,6 @@ var (
 	limited    = gatetest.Limited
 	decide     = gatetest.Decide
 	eventually = gatetest.Eventually
+	noError    = gatetest.NoError
+	worked     = gatetest.Worked
 )

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/once"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -28,10 +29,7 @@ func newOnce(t testing.TB, g *core.Gate, cfg once.Config) *once.Once {
 	if cfg.Window == 0 {
 		cfg.Window = time.Hour
 	}
-	o, err := once.New(g, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := gatetest.Must(once.New(g, cfg))(t)
 	return o
 }
 
@@ -85,9 +83,7 @@ func TestWorkIsDoneOnce(t *testing.T) {
 				t.Errorf("after the window: %v", err)
 			}
 		}
-		if err := o.Forget(ctx, key); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, o.Forget(ctx, key))
 		if err := do(nil); err != nil {
 			t.Errorf("after Forget: %v", err)
 		}
@@ -105,9 +101,7 @@ func TestWindowEnds(t *testing.T) {
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 		o, key := newOnce(t, g, once.Config{Window: 100 * time.Millisecond}), newKey(t, "k")
 		work := func(context.Context) error { return nil }
-		if err := o.Do(ctx, key, 0, work); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, o.Do(ctx, key, 0, work))
 		eventually(t, "the key is forgotten", func() bool {
 			err := o.Do(ctx, key, 0, work)
 			if err != nil && !errors.Is(err, once.ErrDone) {
@@ -144,10 +138,7 @@ func TestOnceWaits(t *testing.T) {
 			func(a *once.Attempt) error { return a.Succeed(ctx) },
 		} {
 			key := newKey(t, fmt.Sprint("k", i))
-			first, err := o.Begin(ctx, key, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			first := gatetest.Must(o.Begin(ctx, key, 0))(t)
 			if _, err := o.Begin(ctx, key, time.Millisecond); !errors.Is(err, semaphore.ErrFull) {
 				t.Errorf("a wait that is too short: %v", err)
 			}
@@ -163,16 +154,12 @@ func TestOnceWaits(t *testing.T) {
 			eventually(t, "the second caller listens", func() bool {
 				return len(client.PubSubChannels(ctx, "*").Val()) > 0
 			})
-			if err := end(first); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, end(first))
 			got := <-second
 			if i == 0 && got.err != nil || i == 1 && !errors.Is(got.err, once.ErrDone) {
 				t.Errorf("end %d: %v", i, got.err)
 			}
-			if err := got.a.Fail(ctx); err != nil {
-				t.Error(err)
-			}
+			worked(t, got.a.Fail(ctx))
 		}
 	})
 }
@@ -226,10 +213,7 @@ func TestOnceSurvivesOutage(t *testing.T) {
 	s := redistest.Start(t)
 	o := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: busyTimeout}), once.Config{TTL: time.Minute})
 	key := newKey(t, "k")
-	a, err := o.Begin(ctx, key, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := gatetest.Must(o.Begin(ctx, key, 0))(t)
 	s.Stop()
 	if err := a.Succeed(ctx); !errors.Is(err, once.ErrNotRecorded) {
 		t.Errorf("a stopped Redis has remembered: %v", err)
@@ -256,9 +240,7 @@ func TestOnceLosesLease(t *testing.T) {
 	g := redisGate(t, client, core.Config{Prefix: s.Prefix})
 	o, key := newOnce(t, g, once.Config{TTL: time.Second}), newKey(t, "k")
 	err := o.Do(ctx, key, 0, func(ctx context.Context) error {
-		if err := client.FlushAll(context.WithoutCancel(ctx)).Err(); err != nil {
-			t.Error(err)
-		}
+		worked(t, client.FlushAll(context.WithoutCancel(ctx)).Err())
 		<-ctx.Done()
 		return nil
 	})
@@ -275,24 +257,13 @@ func TestOnceSharesNoName(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		ctx, key := t.Context(), newKey(t, "k")
-		sem, err := semaphore.New(g, semaphore.Config{Name: "events"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		held, err := sem.Acquire(ctx, semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		sem := gatetest.Must(semaphore.New(g, semaphore.Config{Name: "events"}))(t)
+		held := gatetest.Must(sem.Acquire(ctx, semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}}))(t)
 		defer func() { _ = held.Release(ctx) }()
 		block := limited(t, "events", core.Block{Strikes: 1, Within: time.Hour, For: time.Hour})
 		decide(t, g, core.Charge{Policy: block, Key: key, Cost: 1})
-		a, err := newOnce(t, g, once.Config{Name: "events"}).Begin(ctx, key, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Fail(ctx); err != nil {
-			t.Error(err)
-		}
+		a := gatetest.Must(newOnce(t, g, once.Config{Name: "events"}).Begin(ctx, key, 0))(t)
+		worked(t, a.Fail(ctx))
 	})
 }
 
@@ -303,10 +274,7 @@ func TestOnceDuringClose(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 	o, key := newOnce(t, g, once.Config{}), newKey(t, "k")
-	a, err := o.Begin(ctx, key, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := gatetest.Must(o.Begin(ctx, key, 0))(t)
 	closed := make(chan error)
 	go func() { closed <- g.Close(ctx) }()
 	for {
@@ -314,12 +282,8 @@ func TestOnceDuringClose(t *testing.T) {
 			break
 		}
 	}
-	if err := a.Succeed(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
+	worked(t, a.Succeed(ctx))
+	worked(t, <-closed)
 	next := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), once.Config{})
 	if _, err := next.Begin(ctx, key, 0); !errors.Is(err, once.ErrDone) {
 		t.Errorf("after the Gate was closed: %v", err)
@@ -333,15 +297,10 @@ func TestOnceLosesLeaseAfterItsContext(t *testing.T) {
 	client := s.Client(t)
 	o, key := newOnce(t, redisGate(t, client, core.Config{}), once.Config{TTL: time.Second}), newKey(t, "k")
 	ctx, cancel := context.WithCancel(t.Context())
-	a, err := o.Begin(ctx, key, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := gatetest.Must(o.Begin(ctx, key, 0))(t)
 	cancel()
 	<-a.Context().Done()
-	if err := client.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, client.FlushAll(t.Context()).Err())
 	<-a.Lost()
 	if err := a.Succeed(t.Context()); !errors.Is(err, semaphore.ErrLeaseLost) {
 		t.Error(err)
@@ -364,9 +323,7 @@ func TestOnceAfterKill(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after it was killed: %v", err)
 	}
-	if err := a.Succeed(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, a.Succeed(t.Context()))
 }
 
 // TestOnceWorker is the body of the process of TestOnceAfterKill.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -25,18 +26,13 @@ func TestForbiddenCommandKeepsSlot(t *testing.T) {
 			g := redisGate(t, client, core.Config{})
 			sem := newSemaphore(t, g, semaphore.Config{Name: command, TTL: time.Hour, OnFailure: core.FailClosed})
 			ask := semaphore.Request{Caps: []semaphore.Cap{{Key: newKey(t, "k"), Limit: 1}}}
-			l, err := sem.Acquire(t.Context(), ask)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := gatetest.Must(sem.Acquire(t.Context(), ask))(t)
 			for range 3 {
 				if _, err := sem.Acquire(t.Context(), ask); !errors.Is(err, core.ErrMisconfigured) {
 					t.Error(err)
 				}
 			}
-			if err := l.Extend(t.Context()); err != nil {
-				t.Error(err)
-			}
+			worked(t, l.Extend(t.Context()))
 			release(t, l)
 		})
 	}

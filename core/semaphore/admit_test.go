@@ -22,9 +22,7 @@ func eachAdmission(t *testing.T, cfg core.Config, f func(t *testing.T, g *core.G
 				key := newKey(t, outermost, t.Name())
 				f(t, g, semaphore.Cap{Key: newKey(t, "acme", "user"), Limit: 1}, func(p *core.Policy) core.Charge {
 					t.Cleanup(func() {
-						if err := g.Reset(context.Background(), core.Charge{Policy: p, Key: key}); err != nil {
-							t.Error(err)
-						}
+						worked(t, g.Reset(context.Background(), core.Charge{Policy: p, Key: key}))
 					})
 					return core.Charge{Policy: p, Key: key, Cost: 1}
 				})
@@ -151,14 +149,10 @@ func TestAdmittedChargesCanBeSettled(t *testing.T) {
 			}
 			checkUsed(t, g, 50, c)
 			l = l.Detach()
-			if err := l.Reservation().Settle(t.Context(), 7); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, l.Reservation().Settle(t.Context(), 7))
 			checkUsed(t, g, 7, c)
 			release(t, l)
-			if err := g.Reset(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, g.Reset(t.Context(), c))
 		}
 	})
 }
@@ -326,15 +320,11 @@ func TestSlotKeepsItsReservation(t *testing.T) {
 			t.Fatal(show(d), err)
 		}
 		time.Sleep(time.Hour)
-		if n := used(t, g, p, key); n != 4 {
-			t.Errorf("%d units are in use while the slot is held, want 4", n)
-		}
+		wantUsed(t, g, p, key, 4)
 		release(t, l)
 		time.Sleep(time.Hour)
 		settle(t, l.Reservation(), 3)
-		if n := used(t, g, p, key); n != 3 {
-			t.Errorf("%d units are in use after Settle, want 3", n)
-		}
+		wantUsed(t, g, p, key, 3)
 	})
 }
 
@@ -358,9 +348,7 @@ func TestWaiterKeepsItsReservation(t *testing.T) {
 			_ = l.Release(t.Context()) // memory does not fail
 		}()
 		time.Sleep(time.Minute)
-		if n := used(t, g, p, key); n != 4 {
-			t.Errorf("%d units are in use while the request waits, want 4", n)
-		}
+		wantUsed(t, g, p, key, 4)
 		release(t, first)
 		<-done
 	})
@@ -409,9 +397,7 @@ func TestWaiterWithLostHoldIsChargedAgain(t *testing.T) {
 			if holders, waiting, err := s.Holders(t.Context(), key); err != nil || len(holders) > 0 || waiting > 0 {
 				t.Errorf("%v hold, %d wait, %v", holders, waiting, err)
 			}
-			if err := g.Reset(t.Context(), charge); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, g.Reset(t.Context(), charge))
 		}
 	})
 }

@@ -77,9 +77,7 @@ func TestPanicInObserveTakesNothing(t *testing.T) {
 					release(t, l)
 					return l != nil
 				})
-				if err := g.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				worked(t, g.Close(t.Context()))
 			}
 			eachStore(t, check)
 		})
@@ -152,9 +150,7 @@ func TestEventsOfSlots(t *testing.T) {
 		if second.Err != nil || second.Full == nil {
 			t.Errorf("full: %+v", second)
 		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, l.Release(t.Context()))
 		if released := e.wait(t, semaphore.LeaseReleased); released.Semaphore != s || released.Err != nil {
 			t.Errorf("released: %+v", released)
 		}

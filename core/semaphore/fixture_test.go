@@ -32,6 +32,8 @@ var (
 	viaRedis   = gatetest.ViaRedis
 	onScripts  = gatetest.OnScripts
 	fail       = gatetest.Fail
+	noError    = gatetest.NoError
+	worked     = gatetest.Worked
 	others     = gatetest.Others
 )
 
@@ -50,11 +52,16 @@ func used(t testing.TB, g *core.Gate, p *core.Policy, key core.Key) int64 {
 	return d.At(0).Used
 }
 
+func wantUsed(t testing.TB, g *core.Gate, p *core.Policy, key core.Key, want int64) {
+	t.Helper()
+	if n := used(t, g, p, key); n != want {
+		t.Errorf("%d units of %s are in use, want %d", n, p.Name(), want)
+	}
+}
+
 func settle(t testing.TB, r *core.Reservation, actual ...int64) {
 	t.Helper()
-	if err := r.Settle(t.Context(), actual...); err != nil {
-		t.Error(err)
-	}
+	worked(t, r.Settle(t.Context(), actual...))
 }
 
 // isOp reports whether an event is of an operation.

@@ -55,9 +55,7 @@ func contend(t testing.TB, newGate func() *core.Gate) (h handoff) {
 				}
 			},
 			unlock: func() {
-				if err := l.Release(context.Background()); err != nil {
-					t.Error(err)
-				}
+				worked(t, l.Release(context.Background()))
 			},
 		})
 	}
@@ -89,9 +87,7 @@ func TestOperationTakesOneCall(t *testing.T) {
 	for i := range h {
 		pair(i) // so that every Gate is subscribed
 	}
-	if err := server.Client(t).ScriptLoad(ctx, headgate.Script("lease")).Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, server.Client(t).ScriptLoad(ctx, headgate.Script("lease")).Err())
 	s := newSemaphore(t, redisGate(t, server.Client(t), core.Config{Prefix: server.Prefix}),
 		semaphore.Config{TTL: time.Minute, OnFailure: core.FailClosed})
 	try := func() {

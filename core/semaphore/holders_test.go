@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -46,9 +47,7 @@ func TestEvictedHolderLosesItsLease(t *testing.T) {
 				}
 				release(t, l)
 			}
-			if err := g.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			worked(t, g.Close(t.Context()))
 			if left := redistest.Keys(t, s.Client(t), "*"); len(left) > 0 {
 				t.Errorf("keys remain: %v", left)
 			}
@@ -139,10 +138,7 @@ func TestLongMetaIsCut(t *testing.T) {
 			g := memoryGate(t, core.Config{})
 			sem := newSemaphore(t, g, semaphore.Config{})
 			level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
-			l, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, Meta: tt.meta})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := gatetest.Must(sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, Meta: tt.meta}))(t)
 			took, kept := 0, onlyHolder(t, sem, level.Key).Meta
 			for k, v := range kept {
 				took += len(url.QueryEscape(k)) + len(url.QueryEscape(v)) + 2

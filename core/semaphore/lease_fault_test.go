@@ -83,9 +83,7 @@ func TestWaiterPollsAfterLostMessage(t *testing.T) {
 			// It may have asked for another reason, before the message came.
 			eventually(t, "a message is lost", func() bool { return dropped.Load() > 0 })
 			release(t, l)
-			if err := g.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			worked(t, g.Close(t.Context()))
 			waitSubscriptions(t, s, false) // the server may learn of the end later
 		})
 	}
@@ -112,9 +110,7 @@ func TestWaiterPollsWithoutPubSub(t *testing.T) {
 			do(t, s.Client(t), append([]any{"ACL", "SETUSER", "deaf", "on", ">secret", "~*"}, tt.rules...)...)
 			client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })
 			g := redisGate(t, client, core.Config{})
-			if err := g.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			worked(t, g.Ping(t.Context()))
 			sem := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
 			level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
 			first := acquire(t, sem, level)
@@ -123,9 +119,7 @@ func TestWaiterPollsWithoutPubSub(t *testing.T) {
 			release(t, first)
 			release(t, <-second)
 			release(t, <-third)
-			if err := g.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			worked(t, g.Close(t.Context()))
 			for _, key := range redistest.Keys(t, s.Client(t), "*") {
 				if !strings.Contains(key, "{ping}") && !strings.Contains(key, "{pong}") {
 					t.Errorf("%s remains", key)
@@ -181,9 +175,7 @@ func TestLeasesSurviveFailover(t *testing.T) {
 		t.Errorf("token %d after %d", l.Token(), first.Token())
 	}
 	release(t, l)
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Close(t.Context()))
 	keys := redistest.Keys(t, client, "*")
 	// The probe belongs to the circuit.
 	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasSuffix(key, ":ping"+request.BundleSuffix) })
@@ -370,9 +362,7 @@ func TestFullRedisTakesReleases(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, l := range held {
 		wg.Go(func() {
-			if err := l.Release(context.Background()); err != nil {
-				t.Error(err)
-			}
+			worked(t, l.Release(context.Background()))
 		})
 		ask := semaphore.Request{Caps: []semaphore.Cap{level("new", i)}}
 		wg.Go(func() { _, _ = s.Acquire(t.Context(), ask) }) // beside the releases of a script it may fit

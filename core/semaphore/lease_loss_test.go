@@ -62,9 +62,7 @@ func TestLostGrantIsReleased(t *testing.T) {
 					t.Errorf("granted: %v", err)
 				}
 			}()
-			if err := g.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			worked(t, g.Close(t.Context()))
 			release(t, acquire(t, newSemaphore(t, redisGate(t, s.Client(t), core.Config{}), semaphore.Config{}), level))
 		})
 	}
@@ -83,9 +81,7 @@ func TestAbandonedLeaseCallIsRaceFree(t *testing.T) {
 	l := acquire(t, sem, semaphore.Cap{Key: newKey(t, "k"), Limit: 1})
 	s.Continue()
 	release(t, l)
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Close(t.Context()))
 }
 
 // A lease that is granted after Close gave up is lost, and its slot is free.
@@ -161,9 +157,7 @@ func TestMaxHoldEndsLease(t *testing.T) {
 				t.Errorf("after %v: %v", took, context.Cause(l.Context()))
 			}
 			release(t, l)
-			if err := g.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			worked(t, g.Close(t.Context()))
 		})
 	})
 	t.Run("adopted", func(t *testing.T) {
@@ -181,18 +175,14 @@ func TestMaxHoldEndsLease(t *testing.T) {
 			for range 4 {
 				time.Sleep(longest / 5)
 				forget(t, s, key)
-				if err := l.Extend(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, l.Extend(t.Context()))
 			}
 			<-l.Lost()
 			if took := time.Since(start); adopted != 4 || took > longest || took < longest*4/5 {
 				t.Errorf("lost after %v, adopted %d times", took, adopted)
 			}
 			release(t, l)
-			if err := g.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			worked(t, g.Close(t.Context()))
 		})
 	})
 }
@@ -213,9 +203,7 @@ func TestAdoptedLeaseIsRenewed(t *testing.T) {
 		}
 		release(t, l)
 		release(t, other)
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		worked(t, g.Close(t.Context()))
 	})
 }
 

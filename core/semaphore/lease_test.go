@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -43,10 +44,7 @@ func TestSlotOfKilledHolderIsFreed(t *testing.T) {
 	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
 	wantFull(t, sem, "the process holds the slot", level)
 	kill()
-	l, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: longTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := gatetest.Must(sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: longTimeout}))(t)
 	release(t, l)
 }
 
@@ -82,18 +80,14 @@ func TestFaultsWhileWaiting(t *testing.T) {
 			fault(t, s, admin)
 			_ = first.Release(t.Context()) // fails if the connection died; then the lease expires
 			release(t, <-granted)
-			if err := g.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			worked(t, g.Close(t.Context()))
 		})
 	}
 }
 
 func do(t testing.TB, client *redis.Client, args ...any) {
 	t.Helper()
-	if err := client.Do(t.Context(), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, client.Do(t.Context(), args...).Err())
 }
 
 // After a FLUSHALL Redis knows no lease. By LossPolicy the work stops, or goes on with a new
@@ -126,9 +120,7 @@ func TestLossPoliciesAfterFlush(t *testing.T) {
 		t.Errorf("token %d after %d", adopted.Token(), tokens[semaphore.LossAdopt])
 	}
 	release(t, leases[semaphore.LossCancel], adopted)
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Close(t.Context()))
 	if left := redistest.Keys(t, client, "*"); len(left) > 0 {
 		t.Errorf("keys remain: %v", left)
 	}
@@ -142,10 +134,7 @@ func TestMutexExcludesOthers(t *testing.T) {
 			"exponential": semaphore.ExponentialBackoff(time.Microsecond, time.Millisecond, 0),
 			"decaying":    semaphore.DecayingBackoff(time.Millisecond, time.Microsecond, 0),
 		} {
-			m, err := semaphore.NewMutex(g, semaphore.MutexConfig{Name: name, Poll: poll})
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := gatetest.Must(semaphore.NewMutex(g, semaphore.MutexConfig{Name: name, Poll: poll}))(t)
 			key, n, last := newKey(t, "k"), 0, int64(0)
 			done := make(chan struct{})
 			for range 8 {

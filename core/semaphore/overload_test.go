@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -23,9 +24,7 @@ import (
 func TestCrowdOfAcquiresIsNoOutage(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Timeout: 2 * busyTimeout})
-	if err := g.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, g.Ping(t.Context()))
 	stop := others(t, g)
 	sem := newSemaphore(t, g, semaphore.Config{})
 	ask := semaphore.Request{Caps: []semaphore.Cap{{Key: newKey(t, "k"), Limit: 50}}}
@@ -59,9 +58,7 @@ func TestCrowdOfAcquiresIsNoOutage(t *testing.T) {
 	if n := most.Load(); n != 50 {
 		t.Errorf("%d slots were held, want 50", n)
 	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Close(t.Context()))
 }
 
 // Acquires that are cancelled at random leave nothing behind.
@@ -94,9 +91,7 @@ func TestCancelledAcquiresLeaveNothing(t *testing.T) {
 		wg.Wait()
 		waitEmpty(t, sem, tenant)
 	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Close(t.Context()))
 }
 
 // waitEmpty waits until nobody holds or awaits a slot. Leases of an hour end no wait.
@@ -131,9 +126,7 @@ func TestFailedReleaseIsSentAgain(t *testing.T) {
 				s.Restart()
 			}
 			waitEmpty(t, sem, level.Key)
-			if err := g.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			worked(t, g.Close(t.Context()))
 		})
 	}
 }
@@ -156,10 +149,7 @@ func TestDeadShardCostsItsOwnKeys(t *testing.T) {
 	var keys [2][]core.Key // of healthy servers, and of the dead one
 	for i := range 60 {
 		key := newKey(t, fmt.Sprint("k", i))
-		node, err := client.MasterForKey(t.Context(), "{"+fmt.Sprint("k", i)+"}")
-		if err != nil {
-			t.Fatal(err)
-		}
+		node := gatetest.Must(client.MasterForKey(t.Context(), "{"+fmt.Sprint("k", i)+"}"))(t)
 		l := acquire(t, sem, semaphore.Cap{Key: key, Limit: 1})
 		decide(t, g, core.Charge{Policy: closed, Key: key, Cost: 1})
 		if node.Options().Addr == dead.Addr {
@@ -241,10 +231,7 @@ func TestHalfOpenSubscriptionIsNoticed(t *testing.T) {
 	subscribed := func() (ids []int) {
 		text := admin.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").String()
 		for _, found := range regexp.MustCompile(`id=(\d+)`).FindAllStringSubmatch(text, -1) {
-			n, err := strconv.Atoi(found[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := gatetest.Must(strconv.Atoi(found[1]))(t)
 			ids = append(ids, n)
 		}
 		return ids
@@ -260,9 +247,7 @@ func TestHalfOpenSubscriptionIsNoticed(t *testing.T) {
 	eventually(t, "it listens by another connection", func() bool { return newest() != last })
 	handOff()
 	for _, g := range []*core.Gate{near, far} {
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		worked(t, g.Close(t.Context()))
 	}
 }
 
@@ -277,10 +262,7 @@ func TestHalfMigratedSlotIsAskedAgain(t *testing.T) {
 	sem := newSemaphore(t, g, semaphore.Config{TTL: ttl, OnFailure: core.FailClosed})
 	level := semaphore.Cap{Key: newKey(t, "unlucky"), Limit: 2}
 	l := acquire(t, sem, level)
-	from, err := client.MasterForKey(t.Context(), "{unlucky}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := gatetest.Must(client.MasterForKey(t.Context(), "{unlucky}"))(t)
 	to := c.Nodes[0].Client(t)
 	if to.Options().Addr == from.Options().Addr {
 		to = c.Nodes[1].Client(t)
@@ -299,7 +281,5 @@ func TestHalfMigratedSlotIsAskedAgain(t *testing.T) {
 		t.Error(context.Cause(l.Context()))
 	}
 	release(t, l)
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Close(t.Context()))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -20,10 +21,7 @@ func newSemaphore(t testing.TB, g *core.Gate, cfg semaphore.Config) *semaphore.S
 	if cfg.Name == "" {
 		cfg.Name = "sem"
 	}
-	s, err := semaphore.New(g, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := gatetest.Must(semaphore.New(g, cfg))(t)
 	return s
 }
 
@@ -41,9 +39,7 @@ func eachLeaseGateWith(t *testing.T, cfg core.Config, f func(t *testing.T, g *co
 		f(t, g)
 		ctx, cancel := context.WithTimeout(context.Background(), longTimeout)
 		defer cancel()
-		if err := g.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		worked(t, g.Close(ctx))
 	}
 	t.Run("memory", func(t *testing.T) { runAndClose(t, memoryGate(t, cfg)) })
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -58,19 +54,14 @@ func eachLeaseGateWith(t *testing.T, cfg core.Config, f func(t *testing.T, g *co
 
 func acquire(t *testing.T, s *semaphore.Semaphore, levels ...semaphore.Cap) *semaphore.Lease {
 	t.Helper()
-	l, err := s.Acquire(t.Context(), semaphore.Request{Caps: levels, MaxWait: semaphore.Forever})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := gatetest.Must(s.Acquire(t.Context(), semaphore.Request{Caps: levels, MaxWait: semaphore.Forever}))(t)
 	return l
 }
 
 func release(t *testing.T, leases ...*semaphore.Lease) {
 	t.Helper()
 	for _, l := range leases {
-		if err := l.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		worked(t, l.Release(t.Context()))
 	}
 }
 
@@ -288,10 +279,7 @@ func TestDetachedLeaseOutlivesItsContext(t *testing.T) {
 	s := newSemaphore(t, g, semaphore.Config{})
 	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
 	ctx, cancel := context.WithCancel(t.Context())
-	l, err := s.Acquire(ctx, semaphore.Request{Caps: []semaphore.Cap{level}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := gatetest.Must(s.Acquire(ctx, semaphore.Request{Caps: []semaphore.Cap{level}}))(t)
 	own := l.Detach()
 	cancel()
 	release(t, l)
@@ -323,9 +311,7 @@ func TestRenewalKeepsLease(t *testing.T) {
 		}
 		wantFull(t, s, "a second holder", level)
 		release(t, acquire(t, brief, level), l)
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		worked(t, g.Close(t.Context()))
 	})
 }
 
@@ -355,9 +341,7 @@ func TestCloseDrains(t *testing.T) {
 			t.Errorf("holder: %v", context.Cause(l.Context()))
 		}
 		release(t, l)
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		worked(t, <-closed)
 
 		g = memoryGate(t, core.Config{})
 		s = newSemaphore(t, g, semaphore.Config{})

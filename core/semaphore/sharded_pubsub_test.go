@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -45,10 +46,7 @@ func shardChannels(t *testing.T, nodes ...*redistest.Server) (n int) {
 	t.Helper()
 	for _, node := range nodes {
 		client := node.Client(t)
-		channels, err := client.PubSubShardChannels(t.Context(), "*").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		channels := gatetest.Must(client.PubSubShardChannels(t.Context(), "*").Result())(t)
 		n += len(channels)
 		_ = client.Close()
 	}
@@ -74,9 +72,7 @@ func levelOnEachNode(t *testing.T, c *redistest.Cluster, client *redis.ClusterCl
 
 func closeGate(t *testing.T, g *core.Gate) {
 	t.Helper()
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	worked(t, g.Close(t.Context()))
 }
 
 // On a cluster the node of the key notifies the waiter, and no other node does.
@@ -174,9 +170,7 @@ func TestOneSubscriptionConnectionPerNode(t *testing.T) {
 	release(t, <-second[0])
 	closeGate(t, g)
 	eventually(t, "nothing is subscribed after Close", func() bool { return shardChannels(t, c.Nodes...) == 0 })
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
+	worked(t, client.Close())
 	if err := goleak.Find(before, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9.(*clusterStateHolder).LazyReload.func1")); err != nil {
 		t.Error(err)
 	}

@@ -156,9 +156,7 @@ func checkDrained(t *testing.T, client *redis.Client, limit int) {
 func stormSemaphore(t *testing.T, client *redis.Client) *semaphore.Semaphore {
 	g := redisGate(t, client, core.Config{})
 	t.Cleanup(func() {
-		if err := g.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		worked(t, g.Close(context.Background()))
 	})
 	return newSemaphore(t, g, semaphore.Config{TTL: stormLease, OnFailure: core.FailClosed})
 }
@@ -215,8 +213,6 @@ func TestStormProcess(t *testing.T) {
 			end = now
 		}
 		fmt.Println("free", clock.at(end))
-		if err := l.Release(context.Background()); err != nil {
-			t.Error(err)
-		}
+		worked(t, l.Release(context.Background()))
 	}
 }

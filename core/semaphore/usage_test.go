@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -40,16 +41,10 @@ func TestSemaphoreUsage(t *testing.T) {
 		}
 		check(0, 0, 0)
 		for _, weight := range []int64{1, 3} {
-			l, err := s.Acquire(t.Context(), levels(ann, weight))
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := gatetest.Must(s.Acquire(t.Context(), levels(ann, weight)))(t)
 			defer release(t, l)
 		}
-		l, err := s.Acquire(t.Context(), levels(bob, 2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := gatetest.Must(s.Acquire(t.Context(), levels(bob, 2)))(t)
 		check(4, 3, 2)
 		if _, err := s.Enqueue(t.Context(), levels(ann, 1)); err != nil {
 			t.Fatal(err)

@@ -1,5 +1,7 @@
 package gatetest
 
+import "testing"
+
 // failer is a testing.TB, or a test of rapid.
 type failer interface {
 	Helper()
@@ -20,5 +22,13 @@ func NoError(t failer, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Worked reports an error, and the test goes on.
+func Worked(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -28,9 +28,7 @@ func TestGiveAndTakeBack(t *testing.T) {
 			t.Run(fmt.Sprintf("%T", a), func(t *testing.T) {
 				p, key := limited(t, "p", a), newKey(t, "k")
 				i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{p}})
-				if err := i.Reset(t.Context(), p, key); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, i.Reset(t.Context(), p, key))
 				decide(t, g, core.Charge{Policy: p, Key: key, Cost: 100})
 				give := func(id string, units, given, used int64) {
 					t.Helper()
@@ -85,9 +83,7 @@ func TestGiveLeavesWhatIsHeld(t *testing.T) {
 				if used := usedOf(t, i, key); used != 60 {
 					t.Errorf("%d used while a reservation holds 60", used)
 				}
-				if err := r.Cancel(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, r.Cancel(t.Context()))
 				if used := usedOf(t, i, key); used != 0 {
 					t.Errorf("%d used", used)
 				}
@@ -101,9 +97,7 @@ func TestBlockAndUnblock(t *testing.T) {
 		bans := limited(t, "bans", core.Block{Strikes: 3, Within: time.Hour, For: time.Hour})
 		key := newKey(t, "k", "<script>")
 		i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{bans}})
-		if err := i.Block(t.Context(), bans, key, 90*time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, i.Block(t.Context(), bans, key, 90*time.Minute))
 		why := lookup(t, i, key).Why
 		if len(why.Reasons) != 1 || why.RetryAfter > 90*time.Minute || why.RetryAfter < 89*time.Minute ||
 			why.Reasons[0].Text() != "bans blocks k/<script> for 1 h 30 min." {
@@ -113,9 +107,7 @@ func TestBlockAndUnblock(t *testing.T) {
 		if err != nil || len(blocked) != 1 || blocked[0].Key != key {
 			t.Error(blocked, err)
 		}
-		if err := i.Reset(t.Context(), bans, key); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, i.Reset(t.Context(), bans, key))
 		if s := lookup(t, i, key); !s.Why.Passes() {
 			t.Errorf("%+v", s.Why)
 		}

@@ -21,24 +21,20 @@ var (
 	newPolicy = gatetest.Policy
 	limited   = gatetest.Limited
 	decide    = gatetest.Decide
+	noError   = gatetest.NoError
+	worked    = gatetest.Worked
 )
 
 func newInspector(t *testing.T, cfg inspect.Config) *inspect.Inspector {
 	t.Helper()
-	i, err := inspect.New(cfg, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := gatetest.Must(inspect.New(cfg, "test"))(t)
 	return i
 }
 
 // lookup returns how a key stands, and fails the test if a part of the answer is missing.
 func lookup(t *testing.T, i *inspect.Inspector, key core.Key) *inspect.Subject {
 	t.Helper()
-	s, err := i.Lookup(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := gatetest.Must(i.Lookup(t.Context(), key))(t)
 	if len(s.Faults) > 0 || s.Outage != nil {
 		t.Fatalf("faults %v, outage %v", s.Faults, s.Outage)
 	}
@@ -47,10 +43,7 @@ func lookup(t *testing.T, i *inspect.Inspector, key core.Key) *inspect.Subject {
 
 func newSemaphore(t *testing.T, g *core.Gate, name string) *semaphore.Semaphore {
 	t.Helper()
-	s, err := semaphore.New(g, semaphore.Config{Name: name, TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := gatetest.Must(semaphore.New(g, semaphore.Config{Name: name, TTL: time.Minute}))(t)
 	return s
 }
 
@@ -61,10 +54,7 @@ func hear(t *testing.T, g *core.Gate, key core.Key) {
 	s := newSemaphore(t, g, "heard")
 	ask := semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}}
 	for range 2 {
-		l, err := s.Acquire(t.Context(), ask)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := gatetest.Must(s.Acquire(t.Context(), ask))(t)
 		var once sync.Once
 		ask.MaxWait = semaphore.Forever
 		ask.OnQueue = func(int) { once.Do(func() { go func() { _ = l.Release(context.Background()) }() }) }

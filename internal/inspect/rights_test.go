@@ -20,10 +20,7 @@ import (
 // documented returns the rights of the lines of docs/redis.md.
 func documented(t *testing.T) (lines []string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := gatetest.Must(os.ReadFile("../../docs/redis.md"))(t)
 	for _, line := range regexp.MustCompile(`(?m)^ACL SETUSER app (.*)$`).FindAllStringSubmatch(string(page), -1) {
 		lines = append(lines, line[1])
 	}
@@ -45,9 +42,7 @@ func TestRights(t *testing.T) {
 		for word := range strings.FieldsSeq(words) {
 			args = append(args, word)
 		}
-		if err := boss.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, boss.Do(t.Context(), args...).Err())
 	}
 	lines := documented(t)
 	set("reset resetchannels " + strings.Join(lines[:3], " ") + " " + strings.Join(lines[4:7], " "))
@@ -56,14 +51,8 @@ func TestRights(t *testing.T) {
 	quota := newPolicy(t, core.PolicyConfig{Name: "quota", Raisable: true,
 		Algorithm: core.Calendar{Limit: 100, Every: core.PeriodYear, In: time.UTC}})
 	bans := limited(t, "bans", core.Block{Strikes: 3, Within: time.Hour, For: time.Hour})
-	planSet, err := plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{"free": {}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	book, err := plans.New(plans.Config{Set: planSet, Client: client})
-	if err != nil {
-		t.Fatal(err)
-	}
+	planSet := gatetest.Must(plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{"free": {}}}))(t)
+	book := gatetest.Must(plans.New(plans.Config{Set: planSet, Client: client}))(t)
 	defer book.Close()
 	streams := newSemaphore(t, g, "streams")
 	i := newInspector(t, inspect.Config{
@@ -111,10 +100,7 @@ func TestRights(t *testing.T) {
 
 	for _, right := range []string{"zrange", "hmget", "time"} {
 		set("-" + right)
-		s, err := i.Lookup(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := gatetest.Must(i.Lookup(t.Context(), key))(t)
 		named := false
 		for _, fault := range s.Faults {
 			if inspect.MissingRight(fault) == "+"+right && strings.HasSuffix(inspect.Advice(fault), " +"+right) {

@@ -21,10 +21,7 @@ func statedBy(t *testing.T, g *core.Gate, name string) map[string]inspect.Stated
 	i := newInspector(t, inspect.Config{Gate: g})
 	byName := make(map[string]inspect.Stated)
 	gatetest.Eventually(t, name+" is stated", func() bool {
-		all, err := i.Stated(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := gatetest.Must(i.Stated(t.Context()))(t)
 		for _, s := range all {
 			byName[s.Name] = s
 		}
@@ -37,10 +34,7 @@ func statedBy(t *testing.T, g *core.Gate, name string) map[string]inspect.Stated
 // Each process states its policies, whatever they are, and finds those of others beside them.
 func TestGatesStateTheirPolicies(t *testing.T) {
 	t.Parallel()
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := gatetest.Must(time.LoadLocation("Europe/Berlin"))(t)
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		one, two := newGate(t, server), newGate(t, server)
 		all := map[string]core.PolicyConfig{

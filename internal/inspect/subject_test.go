@@ -145,10 +145,7 @@ func TestOpensInThatSecond(t *testing.T) {
 			}
 		}
 		s := lookup(t, i, key)
-		d, err := g.Peek(t.Context(), all...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := gatetest.Must(g.Peek(t.Context(), all...))(t)
 		if s.Why.Passes() != d.Allowed || s.Why.RetryAfter != d.RetryAfter() {
 			t.Fatalf("seed %d, step %d: %+v, want %v and %v", seed, step, s.Why, d.Allowed, d.RetryAfter())
 		}
@@ -249,10 +246,7 @@ func TestSubjectHasPlanAndOverride(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		book, err := plans.New(plans.Config{Set: set, Client: server.Client(t), Prefix: server.Prefix})
-		if err != nil {
-			t.Fatal(err)
-		}
+		book := gatetest.Must(plans.New(plans.Config{Set: set, Client: server.Client(t), Prefix: server.Prefix}))(t)
 		defer book.Close()
 		api := limited(t, "api", core.PerMinute(100))
 		i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{api}, Plans: book})
@@ -265,9 +259,7 @@ func TestSubjectHasPlanAndOverride(t *testing.T) {
 			t.Errorf("tenants %+v", n)
 		}
 		override := plans.Override{Limits: map[string]core.Algorithm{"api": core.PerMinute(7)}}
-		if err := i.SetOverride(t.Context(), "acme", override); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, i.SetOverride(t.Context(), "acme", override))
 		s = lookup(t, i, key)
 		if l := s.Limits[0]; l.Result.Limit != 7 || s.Tenants[0].Override == nil {
 			t.Errorf("limit %+v, tenants %+v", l, s.Tenants)
@@ -283,19 +275,13 @@ func TestSubjectHasPlanAndOverride(t *testing.T) {
 
 func newGate(t *testing.T, server *redistest.Server) *core.Gate {
 	t.Helper()
-	g, err := core.NewRedis(server.Client(t), core.Config{Prefix: server.Prefix, Timeout: 30 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := gatetest.Must(core.NewRedis(server.Client(t), core.Config{Prefix: server.Prefix, Timeout: 30 * time.Second}))(t)
 	t.Cleanup(func() { _ = g.Close(t.Context()) })
 	return g
 }
 
 func TestNewTellsEveryFault(t *testing.T) {
-	g, err := core.NewMemory(core.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := gatetest.Must(core.NewMemory(core.Config{}))(t)
 	other, err := core.NewMemory(core.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -317,9 +303,7 @@ func TestNewTellsEveryFault(t *testing.T) {
 	if _, err := i.Lookup(t.Context(), core.Key{}); !errors.Is(err, core.ErrKey) {
 		t.Error(err)
 	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, g.Close(t.Context()))
 	if _, err := i.Lookup(t.Context(), newKey(t, "k")); !errors.Is(err, core.ErrClosed) {
 		t.Error(err)
 	}

@@ -6,15 +6,13 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/plans"
 )
 
 func TestLimitTextIsThatOfAFile(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := gatetest.Must(time.LoadLocation("Europe/Berlin"))(t)
 	for _, tt := range []struct {
 		limit       core.Algorithm
 		words, text string
@@ -43,9 +41,7 @@ func TestLimitTextIsThatOfAFile(t *testing.T) {
 			continue
 		}
 		var o plans.Override
-		if err := o.UnmarshalText([]byte("limits: {api: " + tt.text + "}")); err != nil {
-			t.Error(err)
-		}
+		worked(t, o.UnmarshalText([]byte("limits: {api: "+tt.text+"}")))
 		got := o.Limits["api"]
 		if c, ok := tt.limit.(core.Calendar); ok {
 			back, _ := got.(core.Calendar)
