@@ -1,12 +1,25 @@
 package adapters_test
 
 import (
+	"context"
+	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/stated"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -175,6 +188,105 @@ func TestClientIPByDefault(t *testing.T) {
 		h := newFixture(t).byKey(fw, one, fw.clientIP())
 		if got := send(h, "GET", "/users/1").Code; got != want[fw.name] {
 			t.Errorf("status %d, want %d", got, want[fw.name])
+		}
+	})
+}
+
+// Behind a proxy that connects through a Unix socket, each client has its own limit, and one that
+// writes X-Forwarded-For itself cannot choose another.
+func TestProxyOnUnixSocket(t *testing.T) {
+	hops := core.Must(keyfunc.TrustedHops(1))
+	named := core.Must(keyfunc.TrustedProxies(keyfunc.UnixSocket))
+	for name, key := range map[string]keyfunc.Func{"TrustedHops": hops, "TrustedProxies": named} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, fw framework) {
+				f := newFixture(t)
+				dir, err := os.MkdirTemp("", "") // that of the test is too long for a socket
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = os.RemoveAll(dir) })
+				listener := gatetest.Must(net.Listen("unix", filepath.Join(dir, "s")))(t)
+				server := httptest.NewUnstartedServer(fw.bare(f.limit(one, keyed(key)), ok))
+				_ = server.Listener.Close()
+				server.Listener = listener
+				server.Start()
+				t.Cleanup(server.Close)
+				client := &http.Client{Transport: &http.Transport{
+					DisableKeepAlives: true,
+					DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+						return new(net.Dialer).DialContext(ctx, "unix", listener.Addr().String())
+					},
+				}}
+				for _, c := range []struct {
+					forwarded string
+					status    int
+				}{
+					{"198.51.100.7", 200}, {"198.51.100.7", 429}, {"198.51.100.8", 200},
+					{"6.6.6.6, 198.51.100.8", 429}, {"", 400},
+				} {
+					r := core.Must(http.NewRequestWithContext(t.Context(), "GET", "http://headgate/users/1", nil))
+					if c.forwarded != "" {
+						r.Header.Set("X-Forwarded-For", c.forwarded)
+					}
+					response := gatetest.Must(client.Do(r))(t)
+					response.Body.Close()
+					if response.StatusCode != c.status {
+						t.Errorf("%q: status %d, want %d", c.forwarded, response.StatusCode, c.status)
+					}
+				}
+			})
+		})
+	}
+}
+
+// 10,000 paths that no route matches make one key for each rule.
+func TestUnmatchedPathsShareAKey(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	each(t, func(t *testing.T, fw framework) {
+		client := redis.NewClient(&redis.Options{Addr: server.Addr})
+		defer client.Close()
+		ctx := context.Background()
+		gatetest.NoError(t, client.FlushAll(ctx).Err())
+		f := newFixture(t)
+		f.gate = core.Must(core.NewRedis(client, core.Config{Timeout: 10 * time.Second}))
+		cfg := f.perRoute()
+		for i := range cfg.Rules { // wide limits, so that every request reaches Redis
+			cfg.Rules[i].Policy = f.policy(core.PolicyConfig{Name: fmt.Sprint("rule", i), Algorithm: core.TokenBucket{Burst: 1_000_000}, OnFailure: core.FailClosed})
+		}
+		h := fw.build(&app{root: f.guard(cfg), routes: routes, log: &f.logs})
+		paths := make(chan string)
+		var workers sync.WaitGroup
+		for range 16 {
+			workers.Go(func() {
+				for p := range paths {
+					if w := send(h, "GET", p); w.Code != 404 {
+						t.Errorf("%s: status %d", p, w.Code)
+					}
+				}
+			})
+		}
+		for i := range 10_000 {
+			switch i % 3 {
+			case 0:
+				paths <- fmt.Sprintf("/nope/%d", i)
+			case 1:
+				paths <- fmt.Sprintf("/%d", i)
+			case 2:
+				paths <- fmt.Sprintf("/t/%d/nope?%d", i, i)
+			}
+		}
+		close(paths)
+		workers.Wait()
+		keys, err := client.Keys(ctx, "*").Result()
+		keys = slices.DeleteFunc(keys, func(k string) bool { return strings.Contains(k, stated.Key) })
+		if err != nil || len(keys) != len(cfg.Rules) {
+			t.Errorf("%d keys for %d rules: %.10q, %v", len(keys), len(cfg.Rules), keys, err)
+		}
+		d, err := f.gate.Peek(ctx, core.Charge{Policy: cfg.Rules[1].Policy, Key: gatetest.Key(t, "unmatched"), Cost: 1})
+		if used := d.At(0).Used; err != nil || used != 10_000 {
+			t.Errorf("counted %d, %v", used, err)
 		}
 	})
 }

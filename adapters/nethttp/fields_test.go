@@ -3,6 +3,7 @@ package nethttp_test
 import (
 	"cmp"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/llm"
 )
 
 // told is what the headers state about one policy, parsed by another implementation of structured
@@ -226,4 +228,153 @@ func TestLogHasOneQuota(t *testing.T) {
 			}
 		}
 	}
+}
+
+// RateLimit-Policy states the unit of a policy that does not count requests, also of a limit that
+// the request brings.
+func TestQuotaUnits(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		unit  core.Unit
+		limit core.Algorithm
+		own   core.Algorithm // of the plan
+		want  string
+	}{
+		{"requests", core.UnitRequests, core.PerMinute(5), nil, `"p";q=5;w=60`},
+		{"tokens", core.UnitTokens, core.PerMinute(5), nil, `"p";q=5;qu="tokens";w=60`},
+		{"input tokens", core.UnitInputTokens, core.PerMinute(5), nil, `"p";q=5;qu="input-tokens";w=60`},
+		{"output tokens", core.UnitOutputTokens, core.PerMinute(5), nil, `"p";q=5;qu="output-tokens";w=60`},
+		{"bodies", core.UnitContentBytes, core.PerHour(10 << 30), nil, `"p";q=10737418240;qu="content-bytes";w=3600`},
+		{"money", core.UnitMicroDollars, core.PerMinute(5), nil, `"p";q=5;qu="micro-dollars";w=60`},
+		{"never refills", core.UnitTokens, core.TokenBucket{Burst: 5}, nil, `"p";q=5;qu="tokens"`},
+		{"short window", core.UnitTokens, core.FixedWindow{Limit: 5, Window: 100 * time.Millisecond}, nil, `"p";q=50;qu="tokens";w=1`},
+		{"7 a second", core.UnitRequests, core.TokenBucket{Rate: 7, Per: time.Second, Burst: 3}, nil, `"p";q=7;w=1`},
+		{"a burst of 1", core.UnitRequests, core.TokenBucket{Rate: 3, Per: time.Second, Burst: 1}, nil, `"p";q=3;w=1`},
+		{"many a second", core.UnitRequests, core.TokenBucket{Rate: 300_000, Per: time.Second, Burst: 1}, nil, `"p";q=300000;w=1`},
+		{"leaky", core.UnitRequests, core.LeakyBucket{Rate: 300_000, Per: time.Second, Capacity: 5}, nil, `"p";q=300000;w=1`},
+		{"above the largest integer", core.UnitRequests, core.TokenBucket{Rate: 1 << 42, Per: 1, Burst: 1}, nil, `"p";q=999999999999999;w=1`},
+		{"limit of the request", core.UnitTokens, core.PerMinute(5), core.PerMinute(7), `"p";q=7;qu="tokens";w=60`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			all := rules(t, core.PolicyConfig{Name: "p", Algorithm: tt.limit, Unit: tt.unit})
+			cfg := nethttp.Config{Gate: memory(t, newClock()), Rules: all}
+			if tt.own != nil {
+				cfg.Plan = func(*http.Request) (core.Plan, error) { return limited(tt.own), nil }
+			}
+			r := get(served(t, cfg))
+			got := r.Header.Values("RateLimit-Policy")
+			if len(got) != 1 || got[0] != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+			if _, err := httpsfv.UnmarshalList(got); err != nil {
+				t.Error(err)
+			}
+			if all[0].Policy.Unit() != tt.unit {
+				t.Errorf("Unit is %v", all[0].Policy.Unit())
+			}
+		})
+	}
+}
+
+// No refusal states a wait beyond Config.LongestWait, in any header by which clients sleep. Problem
+// details state the same wait.
+func TestLongestWait(t *testing.T) {
+	const day = 24 * time.Hour
+	credits := core.TokenBucket{Burst: 1}
+	window := func(of time.Duration) core.Algorithm { return core.TokenBucket{Rate: 1, Per: of, Burst: 1} }
+	dialects := map[string]nethttp.Dialect{
+		"Draft11": nethttp.Draft11{}, "Legacy": nethttp.Legacy{}, "Legacy, Epoch": nethttp.Legacy{Epoch: true},
+		"None": nethttp.None{}, "OpenAI": llm.OpenAI{}, "Anthropic": llm.Anthropic{},
+	}
+	for name, c := range map[string]struct {
+		limit   core.Algorithm
+		longest time.Duration
+		stated  bool
+	}{
+		"an hour":                  {window(time.Hour), 0, true},
+		"2.9 days":                 {window(29 * day / 10), 0, false},
+		"29 days":                  {window(29 * day), 0, false},
+		"for ever":                 {credits, 0, false},
+		"29 days, as configured":   {window(29 * day), 30 * day, true},
+		"29 days, without a bound": {window(29 * day), core.Never, true},
+		"for ever, without bound":  {credits, core.Never, false},
+		"an hour, and less stated": {window(time.Hour), time.Minute, false},
+		"less than a second":       {window(time.Second / 2), time.Second / 10, false},
+	} {
+		for dialect, d := range dialects {
+			t.Run(name+", "+dialect, func(t *testing.T) {
+				h := guard(t, nethttp.Config{
+					Gate: memory(t, newClock()), Dialect: d, LongestWait: c.longest,
+					Rules: []nethttp.Rule{{
+						Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: c.limit}), Key: keyfunc.RemoteIP(),
+					}},
+				}).Handler(http.HandlerFunc(ok))
+				admitted, r := get(h), get(h)
+				text := body(t, r)
+				if r.StatusCode != http.StatusTooManyRequests {
+					t.Fatalf("status %d", r.StatusCode)
+				}
+				wait, legacy := r.Header.Get("Retry-After"), strings.HasPrefix(dialect, "Legacy")
+				for _, reset := range []string{admitted.Header.Get("X-Ratelimit-Reset"), r.Header.Get("X-Ratelimit-Reset")} {
+					if (reset != "") != (legacy && c.stated) {
+						t.Errorf("X-RateLimit-Reset: %q", reset)
+					}
+				}
+				if (wait != "") != c.stated || !c.stated && r.Header.Get("Retry-After-Ms") != "" {
+					t.Errorf("%v", r.Header)
+				}
+				if final := r.Header.Get("X-Should-Retry") == "false"; !final && !c.stated || final && c.stated && !strings.Contains("OpenAI Anthropic", dialect) {
+					t.Errorf("X-Should-Retry: %q", r.Header.Get("X-Should-Retry"))
+				}
+				if strings.HasPrefix(r.Header.Get("Content-Type"), "application/problem+json") &&
+					strings.Contains(text, `"retryAfter":`) != c.stated || c.stated && !strings.Contains(text, `"retryAfter":`+wait+`}`) && !strings.Contains("OpenAI Anthropic", dialect) {
+					t.Errorf("Retry-After: %s, %s", wait, text)
+				}
+			})
+		}
+	}
+}
+
+// The headers of a cached denial state only what is known.
+func TestCachedDenial(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		gate := core.Must(core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: 30 * time.Second}))
+		hour := core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 1}
+		for _, c := range []struct {
+			name         string
+			dialect      nethttp.Dialect
+			header       string
+			asked, known string
+		}{
+			{"draft", nethttp.Draft11{}, "RateLimit", `"p";r=0;t=3600, "q";r=9;t=6`, `"p";r=0;t=3600`},
+			{"legacy", nethttp.Legacy{}, "X-RateLimit-Reset", "3600", "3600"},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				var known bool
+				observe := observed(func(a *nethttp.Admission) { known = a.Decision().Source == core.SourceCache })
+				g := guard(t, nethttp.Config{Gate: gate, Dialect: c.dialect, Observe: observe, Rules: []nethttp.Rule{
+					{Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: hour}), Key: keyfunc.Must(keyfunc.Header("User"))},
+					{Policy: policy(t, core.PolicyConfig{Name: "q", Algorithm: core.PerMinute(10)}), Key: keyfunc.RemoteIP()},
+				}})
+				h := g.Handler(http.HandlerFunc(ok))
+				named := func(r *http.Request) { r.Header.Set("User", c.name) }
+				if r := get(h, named); r.StatusCode != 200 {
+					t.Fatal(r.StatusCode, r.Header)
+				}
+				for range 2 {
+					r, want := get(h, named), c.asked
+					if known {
+						want = c.known
+					}
+					if r.StatusCode != 429 || r.Header.Get("Retry-After") != "3600" || r.Header.Get(c.header) != want {
+						t.Errorf("known %v: %d, %v", known, r.StatusCode, r.Header)
+					}
+					if c.name == "draft" && r.Header.Get("RateLimit-Policy") != `"p";q=1;w=3600, "q";q=10;w=60` {
+						t.Errorf("known %v: %v", known, r.Header)
+					}
+				}
+			})
+		}
+	})
 }

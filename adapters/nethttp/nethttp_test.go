@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/once"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
@@ -455,5 +456,133 @@ func TestRequestOfGoneClientIsNotCharged(t *testing.T) {
 	}
 	if r := get(h); r.StatusCode != 200 {
 		t.Errorf("a request whose client was gone was counted: %d", r.StatusCode)
+	}
+}
+
+// panicText returns the text of the panic of f, or "".
+func panicText(f func()) (text string) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case error:
+			text = p.Error()
+		default:
+			text = "not an error"
+		}
+	}()
+	f()
+	return ""
+}
+
+// A Guard that NewGuard did not make is reported when the handler is built, not at a request.
+func TestInvalidGuardPanicsAtConstruction(t *testing.T) {
+	const guard, replay = "nethttp: the Guard is nil or zero: NewGuard, Limit, Concurrency, Queue or Quotas must make it",
+		"nethttp: the Replay is nil or zero: NewReplay must make it"
+	for g, want := range map[nethttp.Admitter]string{
+		(*nethttp.Guard)(nil): guard, new(nethttp.Guard): guard,
+		(*nethttp.Replay)(nil): replay, new(nethttp.Replay): replay,
+	} {
+		if got := panicText(func() { g.Handler(http.HandlerFunc(ok)) }); got != want {
+			t.Errorf("%T: panic %q, want %q", g, got, want)
+		}
+	}
+}
+
+// An adapter may call Admit without a check. It must neither panic nor admit uncounted requests.
+func TestAdmitOfInvalidGuardRefuses(t *testing.T) {
+	for name, g := range map[string]nethttp.Admitter{
+		"nil": (*nethttp.Guard)(nil), "zero": new(nethttp.Guard), "nil Replay": (*nethttp.Replay)(nil), "zero Replay": new(nethttp.Replay),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
+			a := g.Admit(r)
+			a.WriteHeaders(w.Header())
+			g.Refuse(w, r, &a.Admission)
+			a.Finish(r, a.Status())
+			if a.Allowed() || a.Err() == nil || w.Code != http.StatusInternalServerError {
+				t.Errorf("allowed %v, %v, status %d", a.Allowed(), a.Err(), w.Code)
+			}
+			g, ok := g.(*nethttp.Guard)
+			if !ok {
+				return
+			}
+			if _, err := g.Charges(r); err == nil {
+				t.Error("Charges returned no error")
+			}
+			if _, err := g.Caps(r); err == nil {
+				t.Error("Caps returned no error")
+			}
+		})
+	}
+}
+
+func TestEnumerationsHaveNames(t *testing.T) {
+	for want, got := range map[string]string{
+		"refuse": nethttp.NoKeyRefuse.String(), "skip": nethttp.NoKeySkip.String(), "unknown": nethttp.NoKey(200).String(),
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A handler need not know whether a Guard or a Replay has left its request alone.
+func TestHandlersOfSkippedRequests(t *testing.T) {
+	gate := core.Must(core.NewMemory(core.Config{}))
+	t.Cleanup(func() { _ = gate.Close(t.Context()) })
+	policy := core.Must(core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)}))
+	skipping := core.Must(nethttp.NewGuard(nethttp.Config{
+		Gate: gate, Rules: []nethttp.Rule{{Policy: policy, Key: keyfunc.RemoteIP()}},
+		Skip: func(*http.Request) bool { return true },
+	}))
+	cfg := nethttp.ReplayConfig{
+		Once: core.Must(once.New(gate, once.Config{Name: "o", Window: time.Hour})),
+		ID:   keyfunc.Must(keyfunc.Header("Idempotency-Key")), NoID: nethttp.NoKeySkip,
+	}
+	for name, g := range map[string]nethttp.Admitter{
+		"Guard": skipping, "Replay": core.Must(nethttp.NewReplay(nil, cfg)),
+		"Replay around a Guard": core.Must(nethttp.NewReplay(skipping, cfg)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			g.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				a := nethttp.AdmissionFromContext(r.Context())
+				a.Fail()
+				if a.Written() != 0 || a.Lease() != nil || a.Plan() != nil || a.Decision().Len() != 0 {
+					t.Errorf("%+v", a)
+				}
+			})).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
+			if w.Code != http.StatusOK {
+				t.Errorf("status %d", w.Code)
+			}
+		})
+	}
+}
+
+type testKey struct{}
+
+// An admission makes contexts that do not depend on each other, and they end with their parents.
+func TestWithContext(t *testing.T) {
+	gate := core.Must(core.NewMemory(core.Config{}))
+	g := core.Must(nethttp.Limit(gate, "p", core.PerHour(1), keyfunc.RemoteIP()))
+	r := httptest.NewRequest("GET", "/", nil)
+	a := g.Admit(r)
+	ctx, cancel := context.WithCancel(r.Context())
+	first := a.WithContext(ctx)
+	second := a.WithContext(context.WithValue(first, testKey{}, "value"))
+	for _, c := range []context.Context{first, second} {
+		if nethttp.AdmissionFromContext(c) != &a.Admission {
+			t.Error("another admission")
+		}
+	}
+	if first.Value(testKey{}) != nil || second.Value(testKey{}) != "value" {
+		t.Error("the second context changed the first")
+	}
+	child, cancelChild := context.WithCancel(second)
+	defer cancelChild()
+	cancel()
+	<-child.Done()
+	if first.Err() == nil || second.Err() == nil {
+		t.Error("a context outlives its parent")
 	}
 }

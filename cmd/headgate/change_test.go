@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
@@ -475,4 +477,148 @@ func TestEvict(t *testing.T) {
 			t.Errorf("no id: exit code %d: %s", r.code, r.err)
 		}
 	})
+}
+
+// A person is asked before something changes, and a script is not.
+func TestPersonIsAsked(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	a := newApplication(t, srv.Client(t))
+	for _, c := range []struct {
+		says  string
+		more  []string
+		code  int
+		asked bool
+	}{
+		{"n\n", nil, exitNo, true}, {"\n", nil, exitNo, true}, {"yes\n", nil, exitOK, true}, {"", []string{"--yes"}, exitOK, false},
+	} {
+		for a.spend(apiPolicy, 1).Allowed {
+		}
+		cmd := process(t.Context(), append([]string{"reset", "acme/user-1", "--policy", "api", "--redis", urlOf(srv)}, c.more...)...)
+		terminal := gatetest.Must(pty.Start(cmd))(t)
+		gatetest.Must(io.WriteString(terminal, c.says))(t)
+		text, _ := io.ReadAll(terminal) // until the other side is closed
+		_ = cmd.Wait()
+		_ = terminal.Close()
+		if code := cmd.ProcessState.ExitCode(); code != c.code || strings.Contains(string(text), "Forget what acme/user-1 has spent under api? [y/N]") != c.asked {
+			t.Errorf("%q %v: exit code %d, want %d: %q", c.says, c.more, code, c.code, text)
+		}
+		d, err := a.gate.Peek(t.Context(), core.Charge{Policy: apiPolicy, Key: a.key, Cost: 3})
+		if err != nil || d.Allowed != (c.code == exitOK) {
+			t.Errorf("%q %v: allowed %v, %v", c.says, c.more, d.Allowed, err)
+		}
+	}
+}
+
+// A limit that the program gives a key itself is not known, so why never says that it passes.
+func TestWhyDoesNotKnowLimitsOfCharges(t *testing.T) {
+	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
+		a := newApplication(t, client)
+		own := core.Calendar{Limit: 3, Every: core.PeriodMonth, In: time.UTC}
+		charge := core.Charge{Policy: core.Must(core.NewPolicy(core.PolicyConfig{
+			Name: "month", Algorithm: core.Calendar{Limit: 1000, Every: core.PeriodMonth, In: time.UTC},
+		})), Key: a.key, Cost: 3, Limit: own}
+		if d, err := a.gate.Decide(t.Context(), charge); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		a.states(charge.Policy)
+		r := headgate(t, append([]string{"why", "acme/user-1"}, flags...)...)
+		if r.code != exitUnknown || !strings.Contains(r.out, "is not known") ||
+			strings.Contains(r.out, "month at acme/user-1 passes") || !strings.Contains(r.out, "calendar, 3 used") {
+			t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
+		}
+		// A file of plans that has it, makes it known.
+		file := write(t, "plans.yaml",
+			"default: free\nplans: {free: {limits: {month: {limit: 3, calendar: month, in: UTC}}}}\n")
+		r = headgate(t, append([]string{"why", "acme/user-1", "--policies", file}, flags...)...)
+		if r.code != exitNo || !strings.Contains(r.out, "3 of 3") {
+			t.Errorf("with a file: exit code %d: %s%s", r.code, r.out, r.err)
+		}
+	})
+}
+
+// What a process held that died has come back when its hold is over.
+func TestHoldsThatAreOverDoNotCount(t *testing.T) {
+	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
+		for name, limit := range map[string]core.Algorithm{
+			"month":   core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC},
+			"window":  core.FixedWindow{Limit: 10, Window: 24 * time.Hour},
+			"credits": core.TokenBucket{Burst: 10},
+		} {
+			dead := newApplication(t, client)
+			dead.key = core.Must(core.NewKey("acme", name))
+			p := core.Must(core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: limit, Hold: 2 * time.Second}))
+			if _, d, err := dead.gate.Charge(t.Context(), core.Charge{Policy: p, Key: dead.key, Cost: 10}); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			dead.states(p)
+			if err := dead.gate.Close(t.Context()); err != nil { // nobody renews the hold
+				t.Fatal(err)
+			}
+			flags := append([]string{"acme/" + name}, flags...)
+			used := func() *int64 { // show writes nothing, so it looks first
+				v, r := headgateJSON[struct{ Limits []struct{ Used *int64 } }](t, append([]string{"show"}, flags...)...)
+				if len(v.Limits) != 1 {
+					t.Fatalf("%s: exit code %d: %s%s", name, r.code, r.out, r.err)
+				}
+				return v.Limits[0].Used
+			}
+			patience := time.Now().Add(30 * time.Second)
+			for u := used(); u == nil || *u != 0; u = used() {
+				if time.Now().After(patience) || u != nil && *u != 10 {
+					t.Fatalf("%s: show says that %v are used", name, u)
+				}
+			}
+			if r := headgate(t, append([]string{"why"}, flags...)...); r.code != exitOK || !strings.Contains(r.out, "0 of 10") {
+				t.Errorf("%s: why: exit code %d: %s%s", name, r.code, r.out, r.err)
+			}
+		}
+	})
+}
+
+// The rights that docs/command.md states for each command suffice for it.
+func TestRightsSuffice(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	a := newApplication(t, srv.Client(t))
+	file := write(t, "plans.yaml", changedPlans)
+	buckets := write(t, "buckets.yaml", "default: free\nplans: {free: {limits: {api: {rate: 1, per: 1h, burst: 3}}}}\n")
+	streams := core.Must(semaphore.New(a.gate, semaphore.Config{Name: "streams", TTL: time.Hour}))
+	lease := gatetest.Must(streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: a.key, Limit: 4}}}))(t)
+	defer func() { _ = lease.Release(context.Background()) }()
+	a.spend(tokensPolicy, 10)
+	a.spend(apiPolicy, 1)
+	other := core.Must(core.NewKey("other"))
+	gatetest.Must(a.gate.Decide(t.Context(), core.Charge{Policy: apiPolicy, Key: other}))(t)
+	a.states(apiPolicy, tokensPolicy, loginsPolicy)
+	for _, c := range []struct {
+		lines []int // of docs/redis.md, from 1
+		args  []string
+	}{
+		{[]int{8}, []string{"show", "acme/user-1"}},
+		{[]int{1, 2, 8}, []string{"why", "other", "--policies", buckets}},
+		{[]int{1, 2, 8}, []string{"why", "acme/user-1", "--policies", file}},
+		{[]int{1}, []string{"adjust", "other", "api", "--policies", buckets, "--give", "1"}},
+		{[]int{1, 2, 6}, []string{"adjust", "acme/user-1", "tokens", "--policies", file, "--raise", "5", "--until", "1h"}},
+		{[]int{1, 2, 6, 8}, []string{"why", "acme/user-1", "--policies", file}},
+		{[]int{1, 8}, []string{"reset", "acme/user-1"}},
+		{[]int{1}, []string{"block", "acme/user-1", "logins", "--for", "1h"}},
+		{[]int{1, 5}, []string{"block", "--list", "logins"}},
+		{[]int{1}, []string{"block", "acme/user-1", "logins", "--lift"}},
+		{[]int{1, 2}, []string{"evict", "acme/user-1", "streams", "--all"}},
+		{[]int{1}, []string{"ping"}},
+	} {
+		words := []any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~hg:*", "&hg:*"}
+		for _, line := range c.lines {
+			for command := range strings.FieldsSeq(features[line-1].commands) {
+				words = append(words, "+"+command)
+			}
+		}
+		gatetest.NoError(t, srv.Client(t).Do(t.Context(), words...).Err())
+		start := time.Now()
+		r := headgate(t, append(c.args, "--redis", "redis://app:secret@"+srv.Addr)...)
+		if r.code != exitOK || strings.Contains(r.err, "NOPERM") {
+			t.Errorf("%v with lines %v: exit code %d after %v: %s%s", c.args, c.lines, r.code, time.Since(start), r.out, r.err)
+		}
+	}
 }
