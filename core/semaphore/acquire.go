@@ -61,7 +61,7 @@ func (s *Semaphore) take(
 			l, err = s.observe(ctx, l, told, cause, start)
 			return l, waited, err
 		}
-		cause, q.ID = nil, newID() // Redis may have granted the other
+		cause, q.ID = nil, newID(lease.Name(q.ID)) // Redis may have granted the other
 	}
 }
 
@@ -74,7 +74,7 @@ func (s *Semaphore) fail(
 	case s.cfg.OnFailure == core.FailOpen:
 		return s.hold(ctx, s.holding(q, "", nil)), core.SourceOpen, nil
 	case s.cfg.OnFailure == core.FailLocal && !overloaded:
-		q.ID, q.Levels = newID(), slices.Clone(q.Levels) // Redis may have granted the other
+		q.ID, q.Levels = newID(lease.Name(q.ID)), slices.Clone(q.Levels) // Redis may have granted the other
 		replicas := int64(s.hub.Replicas)
 		for i := range q.Levels {
 			l := &q.Levels[i]
@@ -148,7 +148,7 @@ func (s *Semaphore) holding(
 	q.Waiters = 0
 	spec := keeper.Spec{
 		Name: s.cfg.Name, ID: q.ID, Scope: scope, TTL: s.cfg.TTL, Store: store, Fenced: store == s.hub.Leases,
-		Adopt: s.cfg.OnLoss == LossAdopt, Request: q, Notify: s.notify,
+		Adopt: s.cfg.OnLoss == LossAdopt && lease.Name(q.ID) == "", Request: q, Notify: s.notify,
 	}
 	if s.cfg.MaxHold > 0 {
 		spec.Ends = time.Now().Add(s.cfg.MaxHold)

@@ -13,7 +13,8 @@ import (
 
 // Holder is a holder of a Semaphore.
 type Holder struct {
-	ID     string
+	ID     string   // of the lease, for Evict
+	Name   string   // its Request.ID, or empty
 	Key    core.Key // the innermost one; its Parts are nil if NewKey has replaced one by a hash
 	Token  int64
 	Age    time.Duration
@@ -63,6 +64,7 @@ func (s *Semaphore) Holders(
 		}
 		h := Holder{
 			ID:    e.ID,
+			Name:  ownID(e.ID),
 			Token: r.Token,
 			Age:   time.Duration(now-r.Granted) * time.Microsecond,
 			Left:  time.Duration(e.Left) * time.Microsecond,

@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,15 @@ func (l *Lease) Context() context.Context {
 		return context.Background()
 	}
 	return l.ctx
+}
+
+// ID returns the Request.ID of the lease, or the Holder.ID of one that has none. That of a nil Lease is
+// empty.
+func (l *Lease) ID() string {
+	if l == nil {
+		return ""
+	}
+	return cmp.Or(ownID(l.holding.ID), l.holding.ID)
 }
 
 // Token returns the fencing token of the lease. Tokens rise from grant to grant of an outermost

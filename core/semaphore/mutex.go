@@ -50,24 +50,35 @@ func NewMutex(gate *core.Gate, cfg MutexConfig) (*Mutex, error) {
 	return &Mutex{s, cfg.Poll}, nil
 }
 
-func one(key core.Key, maxWait time.Duration) Request {
-	return Request{Caps: []Cap{{Key: key, Limit: 1}}, MaxWait: maxWait}
+func one(key core.Key, id string, maxWait time.Duration) Request {
+	return Request{Caps: []Cap{{Key: key, Limit: 1}}, ID: id, MaxWait: maxWait}
 }
 
 // TryLock locks a key, or returns a *FullError at once. Lease.Release unlocks it.
 func (m *Mutex) TryLock(ctx context.Context, key core.Key) (*Lease, error) {
-	return m.semaphore.Acquire(ctx, one(key, 0))
+	return m.TryLockAs(ctx, key, "")
+}
+
+// TryLockAs is TryLock with an ID, by which the lock is taken over and unlocked; see Request.ID and
+// Unlock.
+func (m *Mutex) TryLockAs(ctx context.Context, key core.Key, id string) (*Lease, error) {
+	return m.semaphore.Acquire(ctx, one(key, id, 0))
 }
 
 // Lock locks a key, and waits as long as ctx until it can: in the queue, or as MutexConfig.Poll says. The errors
 // are those of Semaphore.Acquire. Lease.Release unlocks the key, and Lease.Extend confirms that it
 // is still locked.
 func (m *Mutex) Lock(ctx context.Context, key core.Key) (*Lease, error) {
+	return m.LockAs(ctx, key, "")
+}
+
+// LockAs is Lock with an ID, by which the lock is taken over and unlocked; see Request.ID and Unlock.
+func (m *Mutex) LockAs(ctx context.Context, key core.Key, id string) (*Lease, error) {
 	if m.poll == nil {
-		return m.semaphore.Acquire(ctx, one(key, Forever))
+		return m.semaphore.Acquire(ctx, one(key, id, Forever))
 	}
 	for try := 1; ; try++ {
-		l, err := m.TryLock(ctx, key)
+		l, err := m.TryLockAs(ctx, key, id)
 		if !errors.Is(err, ErrFull) {
 			return l, err
 		}
@@ -83,6 +94,24 @@ func (m *Mutex) Lock(ctx context.Context, key core.Key) (*Lease, error) {
 			return nil, fmt.Errorf("semaphore: lock: %w", ctx.Err())
 		}
 	}
+}
+
+// Unlock unlocks a key that LockAs or TryLockAs has locked under that ID, in whatever process, and
+// reports whether it was locked so. The lease of the lock is lost. It reads the locks below the
+// outermost part of the key, in one round trip, and unlocks in another. While Redis fails it returns
+// the error of Redis.
+func (m *Mutex) Unlock(ctx context.Context, key core.Key, id string) (bool, error) {
+	holders, _, err := m.semaphore.Holders(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	for _, h := range holders {
+		if id != "" && h.Name == id && h.Key.String() == key.String() {
+			n, err := m.semaphore.Evict(ctx, key, h.ID)
+			return n > 0, err
+		}
+	}
+	return false, nil
 }
 
 // Backoff returns the wait after the given number of tries, from 1, or false to give up. It must be

@@ -30,6 +30,7 @@ const (
 
 const (
 	maxCaps     = 8
+	maxName     = 128
 	maxMetadata = 1024 // bytes, encoded
 )
 
@@ -39,6 +40,12 @@ type Request struct {
 	// or at none. Their keys share the outermost part. Use the same parents for a key in every
 	// request. Otherwise a waiter may block others; caps still hold.
 	Caps []Cap
+	// ID, if not empty, names the holder, such as a worker whose name outlives its process. It has at
+	// most 128 bytes. One lease at a time has an ID at an innermost key: a newer one takes the slot
+	// over at once, before all that wait, if the keys and the weights are the same, and otherwise like
+	// any caller. The lease before is lost, also with LossAdopt, and the token rises. So a worker that
+	// was killed need not wait for its own slot. A lease with an ID is never adopted.
+	ID string
 	// MaxWait bounds the wait for a slot. Zero does not wait, and Forever waits as long as the
 	// context.
 	MaxWait time.Duration
@@ -73,8 +80,11 @@ type Cap struct {
 // lease returns the request to a lease store.
 func (r *Request) lease(s *Semaphore) (lease.Request, error) {
 	q := lease.Request{
-		ID: newID(), Lease: s.cfg.TTL.Microseconds(), Patience: s.cfg.TTL.Microseconds(),
+		ID: newID(url.QueryEscape(r.ID)), Lease: s.cfg.TTL.Microseconds(), Patience: s.cfg.TTL.Microseconds(),
 		Longest: s.cfg.MaxHold.Microseconds(), Metadata: "-",
+	}
+	if len(r.ID) > maxName {
+		return q, fmt.Errorf("%w: the ID has %d bytes, %d are possible", ErrRequest, len(r.ID), maxName)
 	}
 	if r.MaxWait < 0 {
 		return q, fmt.Errorf("%w: MaxWait is %v: it must not be negative", ErrRequest, r.MaxWait)
@@ -143,7 +153,19 @@ func outermost(key core.Key) string {
 	return path[:strings.IndexByte(path, '}')+1]
 }
 
-func newID() string { return rand.Text() }
+// newID returns an id that no lease has had, of that name if there is one.
+func newID(name string) string {
+	if name == "" {
+		return rand.Text()
+	}
+	return name + "/" + rand.Text()
+}
+
+// ownID returns the Request.ID of an id, or an empty text.
+func ownID(id string) string {
+	name, _ := url.QueryUnescape(lease.Name(id)) // newID has been given an escaped one
+	return name
+}
 
 // metadata returns a holder's Meta as Redis keeps it. Values may come from clients: if they are too
 // long, each gets an equal share of the room, and leaves what it does not need to the next.

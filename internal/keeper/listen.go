@@ -53,7 +53,8 @@ func (k *Keeper) Attend(ctx context.Context, w *Waiter, name string, heard bool)
 	k.channels.attend(ctx, w, name, heard)
 }
 
-// Tell delivers a store's message: a grant to a waiter, or an eviction to a holder.
+// Tell delivers a store's message: a grant to a waiter, or an eviction. An evicted waiter asks again,
+// and is told so.
 func (k *Keeper) Tell(message string) {
 	id, evicted := strings.CutPrefix(message, "!")
 	m, granted := lease.ParseMessage(message)
@@ -64,11 +65,11 @@ func (k *Keeper) Tell(message string) {
 		if h = k.held[id]; h != nil {
 			k.drop(h)
 		}
+		w = k.waiting[id]
 	} else if granted {
-		w = k.waiting[m.ID]
-	}
-	if w != nil {
-		w.granted = m
+		if w = k.waiting[m.ID]; w != nil {
+			w.granted = m
+		}
 	}
 	k.mu.Unlock()
 	if w != nil { // without the lock, which the waiter takes first

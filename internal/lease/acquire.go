@@ -22,9 +22,42 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 		status = Evicted
 	default:
 		r = &record{ticket: "-", Request: q}
-		status = s.admit(r)
+		if s.succeed(r) {
+			s.adoptLimits(r.Levels)
+			status = Held
+		} else {
+			status = s.admit(r)
+		}
 	}
 	return s.answer(status, r, &q)
+}
+
+// succeed evicts the earlier id of the caller's name, and gives a slot of the same nodes and weights to
+// the caller. It reports whether it did.
+func (s *Scope) succeed(r *record) bool {
+	before := s.named[nameField(&r.Request)]
+	if before == "" {
+		return false
+	}
+	was, old := s.evict(before)
+	same := was == 1 && slices.EqualFunc(old.Levels, r.Levels, func(a, b Level) bool {
+		return a.Node == b.Node && a.Weight == b.Weight
+	})
+	if same {
+		s.keep(r)
+		s.grant(r.ID, r, r.Lease)
+		s.refresh(r.Levels)
+	}
+	s.promote(old.Levels[0].Node, "")
+	return same
+}
+
+// keep keeps the record of a new holder or waiter.
+func (s *Scope) keep(r *record) {
+	s.records[r.ID] = r
+	if field := nameField(&r.Request); field != "" {
+		s.named[field] = r.ID
+	}
 }
 
 // admit grants a lease to a new caller, queues it, or refuses it.
@@ -37,7 +70,7 @@ func (s *Scope) admit(r *record) Status {
 	leaf := r.Levels[len(r.Levels)-1].Node
 	switch {
 	case fits && first:
-		s.records[r.ID] = r
+		s.keep(r)
 		s.grant(r.ID, r, r.Lease)
 		return Held
 	case r.Waiters == 0 && !fits:
@@ -53,7 +86,7 @@ func (s *Scope) queue(r *record, fits bool) Status {
 	id, root, leaf := r.ID, r.Levels[0].Node, r.Levels[len(r.Levels)-1].Node
 	s.ticket = max(s.ticket+1, s.now)
 	r.ticket = digits(s.ticket)
-	s.records[id] = r
+	s.keep(r)
 	enqueue(s.waiters, leaf, place{r.ticket, id})
 	s.countWaiter(r, 1)
 	s.patience.put(id, s.now+r.Patience)

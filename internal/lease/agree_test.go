@@ -143,6 +143,9 @@ func (s *Scope) state() string {
 	for id, r := range s.records {
 		lines = append(lines, "m "+id+" "+r.String())
 	}
+	for name, id := range s.named {
+		lines = append(lines, "m i:"+name+" "+id)
+	}
 	for node, n := range s.used {
 		lines = append(lines, fmt.Sprint("m u:", node, " ", n))
 	}
@@ -239,6 +242,9 @@ func unfold(t *testing.T, lone string) string {
 		fmt.Sprint("h ", id, " ", seen+times[2]),
 		fmt.Sprintf("m %s - %d %d %s", id, granted, granted, strings.Join(request, " ")),
 		fmt.Sprintf("m scope %d,0,%d,0,1", seen, granted),
+	}
+	if name := Name(id); name != "" {
+		lines = append(lines, "m i:"+request[len(request)-3]+"/"+name+" "+id)
 	}
 	for levels := request[4:]; len(levels) > 0; levels = levels[3:] {
 		lines = append(lines, "m u:"+levels[0]+" "+levels[1])
@@ -419,6 +425,9 @@ func TestScriptAgreesWithScope(t *testing.T) {
 					ID: fmt.Sprintf("id%d", i), Channel: channels[rng.IntN(len(channels))],
 					Lease: 1 + rng.Int64N(4_000_000), Patience: 1 + rng.Int64N(3_000_000),
 					Waiters: rng.Int64N(8), Metadata: []string{"-", "user=a%3Bb"}[rng.IntN(2)],
+				}
+				if i/500%2 == 1 && rng.IntN(2) == 0 { // others do without names for a while
+					q.ID = fmt.Sprintf("n%d/%d", rng.IntN(3), i)
 				}
 				if rng.IntN(3) == 0 && len(ids) > 0 {
 					q.ID = ids[rng.IntN(len(ids))]

@@ -6,7 +6,7 @@ func (s *Scope) begin(now int64) {
 	if s.records == nil {
 		*s = Scope{
 			holders: newDeadlines(), patience: newDeadlines(),
-			records: make(map[string]*record), waiters: make(map[string][]place),
+			records: make(map[string]*record), named: make(map[string]string), waiters: make(map[string][]place),
 			ready: make(map[string][]place), readyAt: make(map[string]position),
 			used: make(map[string]int64), newest: make(map[string]newest), accounts: newAccounts(),
 			token: s.token, last: s.last, Tell: s.Tell,

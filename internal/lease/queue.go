@@ -154,6 +154,9 @@ func (s *Scope) drop(id string) (was int64, r *record) {
 		s.leaveQueue(id, r)
 	}
 	delete(s.records, id)
+	if field := nameField(&r.Request); s.named[field] == id {
+		delete(s.named, field)
+	}
 	if waited {
 		s.refresh(r.Levels)
 	}

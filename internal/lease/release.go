@@ -17,11 +17,11 @@ func (s *Scope) dropAll(now int64, ids []string, force bool) []int64 {
 	defer s.finish()
 	roots, dropped := make(map[string]bool), make([]int64, len(ids))
 	for i, id := range ids {
-		ends, held := s.holders.at(id)
-		if !held {
-			ends, _ = s.patience.at(id)
+		drop := s.drop
+		if force {
+			drop = s.evict
 		}
-		was, r := s.drop(id)
+		was, r := drop(id)
 		dropped[i] = was
 		if r != nil {
 			roots[r.Levels[0].Node] = true
@@ -29,15 +29,25 @@ func (s *Scope) dropAll(now int64, ids []string, force bool) []int64 {
 		switch {
 		case was == 1 && !force:
 			s.hold = MeanHold(s.hold, s.now-r.granted)
-		case was > 0 && force:
-			s.patience.put("!"+id, ends+r.Lease)
-			s.publish(r.Channel, "!"+id)
 		case was == 0 && !force && s.evicted(id):
 			s.patience.remove("!" + id)
 		}
 	}
 	s.promoteAll(roots)
 	return dropped
+}
+
+// evict drops a holder or a waiter, tells it so, and marks its id. It returns what drop does.
+func (s *Scope) evict(id string) (was int64, r *record) {
+	ends, held := s.holders.at(id)
+	if !held {
+		ends, _ = s.patience.at(id)
+	}
+	if was, r = s.drop(id); was > 0 {
+		s.patience.put("!"+id, ends+r.Lease)
+		s.publish(r.Channel, "!"+id)
+	}
+	return was, r
 }
 
 // MeanHold moves a mean hold by an eighth of the distance to a new one. Zero is no mean yet.

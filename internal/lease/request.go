@@ -23,6 +23,8 @@ type Level struct {
 // Request asks for a lease. Times are in microseconds. No text is empty or holds a space. A second
 // request with the same ID has the same nodes and weights.
 type Request struct {
+	// ID tells the caller from all others. If it is "name/rest", the caller ends what an earlier ID of
+	// that name has at the innermost node, and gets its slot.
 	ID, Channel string
 	Lease       int64 // lifetime of the lease without a renewal
 	Patience    int64 // lifetime of a waiter's place in the queue without another acquire
@@ -30,6 +32,24 @@ type Request struct {
 	Waiters     int64 // most waiters at the innermost node; 0 means the caller does not wait
 	Metadata    string
 	Levels      []Level // outermost first
+}
+
+// Name returns the part of an id that a later caller may have too, or an empty text.
+func Name(id string) string {
+	name, _, ok := strings.Cut(id, "/")
+	if !ok {
+		return ""
+	}
+	return name
+}
+
+// nameField returns which name the request has at its innermost node, or an empty text.
+func nameField(q *Request) string {
+	name := Name(q.ID)
+	if name == "" {
+		return ""
+	}
+	return q.Levels[len(q.Levels)-1].Node + "/" + name
 }
 
 // String returns the request as Redis stores it.

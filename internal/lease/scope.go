@@ -14,6 +14,7 @@ type Scope struct {
 	holders  deadlines // of leases
 	patience deadlines // of waiters' places; "!id": of eviction marks
 	records  map[string]*record
+	named    map[string]string   // by innermost node and name: the id that holds or waits
 	waiters  map[string][]place  // by node, in FIFO order
 	ready    map[string][]place  // by node: its ready children
 	readyAt  map[string]position // by ready node

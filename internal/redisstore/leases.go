@@ -60,7 +60,8 @@ func (l *Leases) acquire(ctx context.Context, scope string, q *lease.Request) (l
 	defer k.release()
 	k.Acquires = q.ID
 	decided := false
-	if l.takesShort(ctx, scope) {
+	// A name may have an earlier holder, which the short form does not replace.
+	if lease.Name(q.ID) == "" && l.takesShort(ctx, scope) {
 		k.beginShort(scope)
 		k.int(q.Lease/1000 + loneMargin)
 		k.name(q.Lone())

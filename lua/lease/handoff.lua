@@ -2,7 +2,7 @@
 -- waiter, but no second one, fits. Sets reply if it handled the operation; otherwise the operations do,
 -- with the same outcome. They take Redis 65 us for an acquire that waits and the release that grants
 -- it, and this step 52 us.
-if operation == 'release' and #ARGV == 2 and scope and not expired and evicted_until <= now and
+if operation == 'release' and #ARGV == 2 and not named and scope and not expired and evicted_until <= now and
   places > 0 and nodes == 0 then
   local number, granted, node, weight =
     string.match(fields[id] or '', '^%S+ (%S+) (%S+) %S+ %S+ %S+ %S+ (%S+) (%S+) %S+$')

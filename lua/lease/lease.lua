@@ -49,11 +49,14 @@
 -- limit". The longest hold is 0 if it has no bound. Unless all shares are 1 and all floors 0, the
 -- metadata ends with a semicolon and "share,floor" for each level, with commas between. No node
 -- stands twice, and no weight is above its limit. An id that acquires again keeps its nodes and
--- weights. A record is "ticket token granted request". A waiter's token is 0. Other fields of the
+-- weights. An id "name/rest" ends what an earlier id of that name has at the innermost node: it evicts
+-- that, and a slot of the same nodes and weights goes to the new id before all that wait. A record is
+-- "ticket token granted request". A waiter's token is 0. Other fields of the
 -- hash:
 --   u:node  weight in use
 --   w:node  "limit,waiters" while somebody waits at or below the node: the limit of the newest caller
 --           that named it, which holds for all of them, and their number
+--   i:node/name  the id of that name that holds or waits at the innermost node
 --   n:node  "parent rank", where and with which rank the node is ready
 --   scope   "now,ahead,token,hold,holders,earliest_end,latest_end": the scope's last time, which never
 --           steps back, and how far it runs ahead of Redis's clock; the last token; the mean hold; the
@@ -72,6 +75,7 @@
 -- A line of two dashes, a colon and a name stands for the file of that name in lua/lease.
 
 local call, operation, id = redis.call, ARGV[1], ARGV[2]
+local named = id and string.find(id, '/', 1, true)
 
 -- names are the fields that the operation reads in any case. levels is what an acquire asks for: a
 -- list of nodes, weights and limits.

@@ -62,6 +62,10 @@ local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   for node, weight in string.gmatch(levels, ' (%S+) (%S+) %S+') do
     set[#set + 1], set[#set + 2] = 'u:' .. node, weight
   end
+  local name = string.match(id, '^(.+)/')
+  if name then
+    set[#set + 1], set[#set + 2] = 'i:' .. string.match(levels, '(%S+) %S+ %S+$') .. '/' .. name, id
+  end
   local ttl = math.max(0, milliseconds - math.floor(now / 1000)) + token_lives
   call('HSET', KEYS[key + 4], 'since', '') -- what Redis rejects, it rejects before the holder is lost
   call('DEL', KEYS[key], KEYS[key + 2], KEYS[key + 3], KEYS[key + 4]) -- Redis may have lost a hash

@@ -37,14 +37,17 @@ if operation == 'acquire' then
   elseif is_evicted(id) then
     status = -3
   else
+    local succeeded = named and succeed(id, request, lease_time, levels)
     adopt_limits(levels)
-    local fits = has_room(levels)
+    local fits = not succeeded and has_room(levels)
     local first = fits
     for i = 1, fits and places > 0 and #levels or 0, 3 do
       first = first and not head(levels[i])
     end
     if first then
       grant(id, '-', request, lease_time, levels)
+    elseif succeeded then
+      status = 0
     elseif max_waiters == 0 and not fits then
       status = -1
     elseif max_waiters > 0 and places >= max_waiters and
@@ -65,6 +68,10 @@ if operation == 'acquire' then
         promote(root, id)
         position = nil
       end
+    end
+    if named and fields[id] then
+      local field = name_field(id, levels)
+      fields[field], changed[field] = id, true
     end
   end
   if status == 0 and not own_token then
@@ -92,20 +99,15 @@ elseif operation == 'renew' then
   renew()
 elseif operation == 'release' or operation == 'force' then
   for i = 2, #ARGV do
-    local id = ARGV[i]
-    local ends = operation == 'force' and -- Redis may have lost the holders
-      (call('ZSCORE', KEYS[1], id) or call('ZSCORE', KEYS[4], id) or now) + 0
-    local was, r = drop(id)
+    local id, was, r = ARGV[i], 0, nil
+    if operation == 'force' then
+      was, r = evict(id)
+    else
+      was, r = drop(id)
+    end
     reply[i - 1] = was
     if was == 1 and operation == 'release' then
       hold = mean_hold(hold, now - r.granted)
-    elseif was > 0 and operation == 'force' then
-      -- The mark outlives the lease by its length, for a holder that could not renew meanwhile.
-      ends = ends + r.lease
-      places = places + put(4, ends, '!' .. id)
-      touched[4] = true -- Redis may have lost the key
-      evicted_until = math.max(ends, evicted_until)
-      publish(r.channel, '!' .. id)
     elseif was == 0 and operation == 'release' and is_evicted(id) then
       places = places - call('ZREM', KEYS[4], '!' .. id)
     end

@@ -146,6 +146,10 @@ local function drop(id)
       dequeue(id, r)
     end
     fields[id], changed[id] = false, true
+    local field = name_field(id, r.levels)
+    if field and get(field) == id then
+      fields[field], changed[field] = false, true
+    end
     if waited then
       refresh(r.levels)
       dropped_roots[r.levels[1]] = true
@@ -165,4 +169,39 @@ local function promote_dropped()
   for i = 1, #order do
     promote(order[i])
   end
+end
+
+-- evict drops a holder or a waiter, tells it so, and marks its id. It returns what drop does.
+local function evict(id)
+  local ends = call('ZSCORE', KEYS[1], id) or call('ZSCORE', KEYS[4], id) or now -- Redis may have lost both
+  local was, r = drop(id)
+  if was > 0 then
+    -- The mark outlives the lease by its length, for a holder that could not renew meanwhile.
+    ends = ends + r.lease
+    places = places + put(4, ends, '!' .. id)
+    touched[4] = true -- Redis may have lost the key
+    evicted_until = math.max(ends, evicted_until)
+    publish(r.channel, '!' .. id)
+  end
+  return was, r
+end
+
+-- succeed evicts the earlier id of a name, and gives a slot of the same nodes and weights to the new one.
+-- It reports whether it did.
+local function succeed(id, request, lease, levels)
+  local before = get(name_field(id, levels))
+  if not before then
+    return false
+  end
+  local was, r = evict(before)
+  local same = was == 1 and #r.levels == #levels
+  for i = 1, same and #levels or 0, 3 do
+    same = same and r.levels[i] == levels[i] and r.levels[i + 1] + 0 == levels[i + 1] + 0
+  end
+  if same then
+    grant(id, '-', request, lease, levels)
+    refresh(levels)
+  end
+  promote_dropped()
+  return same
 end

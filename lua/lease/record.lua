@@ -28,6 +28,12 @@ local function load_record(id)
   }
 end
 
+-- name_field returns the field of the id's name at the innermost of the levels, or nil.
+local function name_field(id, levels)
+  local name = string.match(id, '^(.+)/')
+  return name and 'i:' .. levels[#levels - 2] .. '/' .. name
+end
+
 -- extend moves the end of a lease, never back, and returns it, at least now.
 local function extend(id, r, lease)
   local known = call('ZSCORE', KEYS[1], id)
