@@ -191,7 +191,6 @@ func abilities(w http.ResponseWriter) (names string) {
 		{"Flusher", func() bool { _, ok := w.(http.Flusher); return ok }},
 		{"Hijacker", func() bool { _, ok := w.(http.Hijacker); return ok }},
 		{"ReaderFrom", func() bool { _, ok := w.(io.ReaderFrom); return ok }},
-		{"Pusher", func() bool { _, ok := w.(http.Pusher); return ok }},
 		{"CloseNotifier", func() bool { _, ok := w.(interface{ CloseNotify() <-chan bool }); return ok }},
 	} {
 		if a.has() {
@@ -204,7 +203,7 @@ func abilities(w http.ResponseWriter) (names string) {
 // bareWriter hides the optional interfaces of a ResponseWriter.
 type bareWriter struct{ http.ResponseWriter }
 
-// The handler gets the abilities of the framework's writer, whatever that stands on.
+// The handler gets the abilities of the framework's writer, whatever that stands on, except Push.
 func TestWriterKeepsItsAbilities(t *testing.T) {
 	for name, outer := range map[string]func(http.Handler) http.Handler{
 		"server":       func(h http.Handler) http.Handler { return h },

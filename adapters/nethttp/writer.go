@@ -10,7 +10,7 @@ import (
 )
 
 // Writer returns the ResponseWriter for the handler of an admitted request, one on w that keeps
-// headers as RestoreHeaders describes. It has Unwrap and the optional interfaces of w. If there is
+// headers as RestoreHeaders describes. It has Unwrap and the optional interfaces of w, except Push. If there is
 // nothing to keep and nothing depends on the response, it is w. Writer calls ExtendDeadline. An
 // adapter calls it once, after WriteHeaders.
 func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {

@@ -17,14 +17,6 @@ var forms = [...]func(w) http.ResponseWriter{
 	func(w w) http.ResponseWriter { return wfr{wf{w}} },
 	func(w w) http.ResponseWriter { return whr{wh{w}} },
 	func(w w) http.ResponseWriter { return wfhr{wfh{wf{w}}} },
-	func(w w) http.ResponseWriter { return wp{w} },
-	func(w w) http.ResponseWriter { return wfp{wf{w}} },
-	func(w w) http.ResponseWriter { return whp{wh{w}} },
-	func(w w) http.ResponseWriter { return wfhp{wfh{wf{w}}} },
-	func(w w) http.ResponseWriter { return wrp{wr{w}} },
-	func(w w) http.ResponseWriter { return wfrp{wfr{wf{w}}} },
-	func(w w) http.ResponseWriter { return whrp{whr{wh{w}}} },
-	func(w w) http.ResponseWriter { return wfhrp{wfhr{wfh{wf{w}}}} },
 	func(w w) http.ResponseWriter { return wn{w} },
 	func(w w) http.ResponseWriter { return wfn{wf{w}} },
 	func(w w) http.ResponseWriter { return whn{wh{w}} },
@@ -33,18 +25,10 @@ var forms = [...]func(w) http.ResponseWriter{
 	func(w w) http.ResponseWriter { return wfrn{wfr{wf{w}}} },
 	func(w w) http.ResponseWriter { return whrn{whr{wh{w}}} },
 	func(w w) http.ResponseWriter { return wfhrn{wfhr{wfh{wf{w}}}} },
-	func(w w) http.ResponseWriter { return wpn{wp{w}} },
-	func(w w) http.ResponseWriter { return wfpn{wfp{wf{w}}} },
-	func(w w) http.ResponseWriter { return whpn{whp{wh{w}}} },
-	func(w w) http.ResponseWriter { return wfhpn{wfhp{wfh{wf{w}}}} },
-	func(w w) http.ResponseWriter { return wrpn{wrp{wr{w}}} },
-	func(w w) http.ResponseWriter { return wfrpn{wfrp{wfr{wf{w}}}} },
-	func(w w) http.ResponseWriter { return whrpn{whrp{whr{wh{w}}}} },
-	func(w w) http.ResponseWriter { return wfhrpn{wfhrp{wfhr{wfh{wf{w}}}}} },
 }
 
-// w is what every form has. The letters after it say what a form adds: f Flush, h Hijack, r ReadFrom,
-// p Push and n CloseNotify. Each is one pointer, so that an interface of it takes no allocation. Their
+// w is what every form has. The letters after it say what a form adds: f Flush, h Hijack, r ReadFrom
+// and n CloseNotify. Each is one pointer, so that an interface of it takes no allocation. Their
 // names are short, because the linker keeps that of every method of every form.
 type w struct{ own *Own }
 
@@ -58,42 +42,23 @@ func (w w) Unwrap() http.ResponseWriter       { return (*w.own).Unwrap() }
 func (w w) hijack() (net.Conn, *bufio.ReadWriter, error) { return (*w.own).Hijack() }
 func (w w) readFrom(src io.Reader) (int64, error)        { return (*w.own).ReadFrom(src) }
 func (w w) notify() <-chan bool                          { return w.Unwrap().(notifier).CloseNotify() }
-func (w w) push(target string, o *http.PushOptions) error {
-	return w.Unwrap().(http.Pusher).Push(target, o)
-}
 
 type (
-	wf     struct{ w }
-	wh     struct{ w }
-	wfh    struct{ wf }
-	wr     struct{ w }
-	wfr    struct{ wf }
-	whr    struct{ wh }
-	wfhr   struct{ wfh }
-	wp     struct{ w }
-	wfp    struct{ wf }
-	whp    struct{ wh }
-	wfhp   struct{ wfh }
-	wrp    struct{ wr }
-	wfrp   struct{ wfr }
-	whrp   struct{ whr }
-	wfhrp  struct{ wfhr }
-	wn     struct{ w }
-	wfn    struct{ wf }
-	whn    struct{ wh }
-	wfhn   struct{ wfh }
-	wrn    struct{ wr }
-	wfrn   struct{ wfr }
-	whrn   struct{ whr }
-	wfhrn  struct{ wfhr }
-	wpn    struct{ wp }
-	wfpn   struct{ wfp }
-	whpn   struct{ whp }
-	wfhpn  struct{ wfhp }
-	wrpn   struct{ wrp }
-	wfrpn  struct{ wfrp }
-	whrpn  struct{ whrp }
-	wfhrpn struct{ wfhrp }
+	wf    struct{ w }
+	wh    struct{ w }
+	wfh   struct{ wf }
+	wr    struct{ w }
+	wfr   struct{ wf }
+	whr   struct{ wh }
+	wfhr  struct{ wfh }
+	wn    struct{ w }
+	wfn   struct{ wf }
+	whn   struct{ wh }
+	wfhn  struct{ wfh }
+	wrn   struct{ wr }
+	wfrn  struct{ wfr }
+	whrn  struct{ whr }
+	wfhrn struct{ wfhr }
 )
 
 func (w wf) Flush() { _ = w.FlushError() }
@@ -106,28 +71,11 @@ func (w wfr) ReadFrom(src io.Reader) (int64, error)  { return w.readFrom(src) }
 func (w whr) ReadFrom(src io.Reader) (int64, error)  { return w.readFrom(src) }
 func (w wfhr) ReadFrom(src io.Reader) (int64, error) { return w.readFrom(src) }
 
-func (w wp) Push(target string, o *http.PushOptions) error    { return w.push(target, o) }
-func (w wfp) Push(target string, o *http.PushOptions) error   { return w.push(target, o) }
-func (w whp) Push(target string, o *http.PushOptions) error   { return w.push(target, o) }
-func (w wfhp) Push(target string, o *http.PushOptions) error  { return w.push(target, o) }
-func (w wrp) Push(target string, o *http.PushOptions) error   { return w.push(target, o) }
-func (w wfrp) Push(target string, o *http.PushOptions) error  { return w.push(target, o) }
-func (w whrp) Push(target string, o *http.PushOptions) error  { return w.push(target, o) }
-func (w wfhrp) Push(target string, o *http.PushOptions) error { return w.push(target, o) }
-
-func (w wn) CloseNotify() <-chan bool     { return w.notify() }
-func (w wfn) CloseNotify() <-chan bool    { return w.notify() }
-func (w whn) CloseNotify() <-chan bool    { return w.notify() }
-func (w wfhn) CloseNotify() <-chan bool   { return w.notify() }
-func (w wrn) CloseNotify() <-chan bool    { return w.notify() }
-func (w wfrn) CloseNotify() <-chan bool   { return w.notify() }
-func (w whrn) CloseNotify() <-chan bool   { return w.notify() }
-func (w wfhrn) CloseNotify() <-chan bool  { return w.notify() }
-func (w wpn) CloseNotify() <-chan bool    { return w.notify() }
-func (w wfpn) CloseNotify() <-chan bool   { return w.notify() }
-func (w whpn) CloseNotify() <-chan bool   { return w.notify() }
-func (w wfhpn) CloseNotify() <-chan bool  { return w.notify() }
-func (w wrpn) CloseNotify() <-chan bool   { return w.notify() }
-func (w wfrpn) CloseNotify() <-chan bool  { return w.notify() }
-func (w whrpn) CloseNotify() <-chan bool  { return w.notify() }
-func (w wfhrpn) CloseNotify() <-chan bool { return w.notify() }
+func (w wn) CloseNotify() <-chan bool    { return w.notify() }
+func (w wfn) CloseNotify() <-chan bool   { return w.notify() }
+func (w whn) CloseNotify() <-chan bool   { return w.notify() }
+func (w wfhn) CloseNotify() <-chan bool  { return w.notify() }
+func (w wrn) CloseNotify() <-chan bool   { return w.notify() }
+func (w wfrn) CloseNotify() <-chan bool  { return w.notify() }
+func (w whrn) CloseNotify() <-chan bool  { return w.notify() }
+func (w wfhrn) CloseNotify() <-chan bool { return w.notify() }

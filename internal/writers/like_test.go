@@ -21,23 +21,21 @@ func (own) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, errO
 func (own) ReadFrom(io.Reader) (int64, error)            { return 0, errOwn }
 func (own) WriteString(string) (int, error)              { return 0, errOwn }
 
-// below has each of the five methods of which Like asks.
+// below has each of the four methods of which Like asks.
 type below struct{}
 
 func (below) Flush()                                       {}
 func (below) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, errBelow }
 func (below) ReadFrom(io.Reader) (int64, error)            { return 0, errBelow }
-func (below) Push(string, *http.PushOptions) error         { return errBelow }
 func (below) CloseNotify() <-chan bool                     { return nil }
 
-// The five methods of a form, by the bits of forms.
+// The four methods of a form, by the bits of forms.
 func has(w http.ResponseWriter) (form int) {
 	_, flushes := w.(http.Flusher)
 	_, hijacks := w.(http.Hijacker)
 	_, reads := w.(io.ReaderFrom)
-	_, pushes := w.(http.Pusher)
 	_, notifies := w.(notifier)
-	for i, has := range []bool{flushes, hijacks, reads, pushes, notifies} {
+	for i, has := range []bool{flushes, hijacks, reads, notifies} {
 		if has {
 			form |= 1 << i
 		}
@@ -50,7 +48,7 @@ func TestEveryFormHasItsMethods(t *testing.T) {
 	for form, of := range forms {
 		o := Own(own{recorder})
 		if got := has(of(w{&o})); got != form {
-			t.Errorf("form %05b has %05b", form, got)
+			t.Errorf("form %04b has %04b", form, got)
 		}
 	}
 }
@@ -60,10 +58,6 @@ func TestLike(t *testing.T) {
 	for _, w := range []http.ResponseWriter{
 		bare,
 		httptest.NewRecorder(),
-		struct {
-			http.ResponseWriter
-			http.Pusher
-		}{bare, below{}},
 		struct {
 			http.ResponseWriter
 			http.Flusher
@@ -80,7 +74,7 @@ func TestLike(t *testing.T) {
 			t.Errorf("%T: %v allocations", w, n)
 		}
 		if has(got) != has(w) {
-			t.Errorf("%T has %05b, and what is like it %05b", w, has(w), has(got))
+			t.Errorf("%T has %04b, and what is like it %04b", w, has(w), has(got))
 		}
 		check(t, got, w)
 	}
@@ -111,7 +105,7 @@ func TestFlushes(t *testing.T) {
 	}
 }
 
-// check calls what w has. Push goes to the one below, and everything else to own.
+// check calls what w has, which goes to own.
 func check(t *testing.T, w, below http.ResponseWriter) {
 	t.Helper()
 	if u, ok := w.(interface{ Unwrap() http.ResponseWriter }); !ok || u.Unwrap() != below {
@@ -131,11 +125,6 @@ func check(t *testing.T, w, below http.ResponseWriter) {
 	if r, ok := w.(io.ReaderFrom); ok {
 		if _, err := r.ReadFrom(nil); !errors.Is(err, errOwn) {
 			t.Errorf("%T: ReadFrom returns %v", w, err)
-		}
-	}
-	if p, ok := w.(http.Pusher); ok {
-		if err := p.Push("", nil); !errors.Is(err, errBelow) {
-			t.Errorf("%T: Push returns %v", w, err)
 		}
 	}
 	if n, ok := w.(notifier); ok && n.CloseNotify() != nil {
