@@ -269,3 +269,26 @@ func TestAnswersAreSealed(t *testing.T) {
 		}
 	}
 }
+
+// An adapter that does not tell of the response has none kept, rather than an empty one.
+func TestAnswersOfOtherAdapters(t *testing.T) {
+	p := core.Must(nethttp.NewReplay(nil, nethttp.ReplayConfig{
+		ID: byIdempotencyKey, Once: core.Must(once.New(newFixture(t).gate, once.Config{Name: "ids", Window: time.Hour})),
+	}))
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := p.Admit(r)
+		x.WriteHeaders(w.Header())
+		if !x.Allowed() {
+			p.Refuse(w, r, &x.Admission)
+		} else if _, err := io.WriteString(w, "paid"); err != nil {
+			t.Error(err)
+		}
+		x.Finish(r, http.StatusOK)
+	})
+	for _, want := range []string{"200 ", "409 unknown"} {
+		got := post(t, h, "k", "pay", "")
+		if text := fmt.Sprint(got.status, " ", got.header.Get("Idempotency-Not-Replayed")); text != want {
+			t.Errorf("%s, want %s", text, want)
+		}
+	}
+}

@@ -67,6 +67,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 		}()
 		x.WriteHeaders(c.Writer.Header())
 		x.ExtendDeadline(c.Writer)
+		x.Record(nil, nil)
 		c.Writer = w
 		c.Next()
 		returned = true

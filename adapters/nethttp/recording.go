@@ -16,6 +16,7 @@ type recording struct {
 	answer
 	keeper *keeper
 	id     core.Key
+	told   bool // the adapter tells of the response
 }
 
 // lose gives the answer up.
@@ -47,8 +48,14 @@ const contentLength = "Content-Length"
 // write records bytes of the body, given the error with which they were sent, and reports whether it
 // has them all. The bytes that the client does not get are those that a retry asks for.
 func (t *recording) write(h http.Header, p []byte, err error) bool {
-	t.begin(h)
-	if t == nil || t.lost != "" || errors.Is(err, http.ErrBodyNotAllowed) ||
+	if t == nil {
+		return false
+	}
+	t.told = true
+	if len(p) > 0 {
+		t.begin(h)
+	}
+	if t.lost != "" || errors.Is(err, http.ErrBodyNotAllowed) ||
 		errors.Is(err, http.ErrContentLength) || errors.Is(err, http.ErrHijacked) {
 		return false
 	}
@@ -78,6 +85,8 @@ func (t *recording) end(h http.Header, r *http.Request, status int) []byte {
 	stated := t.header.Get(contentLength)
 	t.header.Del(contentLength)
 	switch {
+	case !t.told:
+		t.lose(lostUnknown)
 	case t.print == tooLong:
 		t.lose(lostTooLarge)
 	case status == http.StatusSwitchingProtocols:
@@ -103,8 +112,9 @@ func (x *Exchange) recording() *recording {
 // that keeps the answer. If it returns true, the handler is to be told that all were written: its
 // client has left, and a retry gets the answer that is now made.
 //
-// Writer does that. It is for an adapter whose framework has a ResponseWriter type of its own, which
-// also calls RecordStream for a response that is flushed or hijacked.
+// Writer does that. It is for an adapter whose framework has a ResponseWriter type of its own. Such
+// an adapter calls Record with nothing before the handler, too, and RecordStream for a response that is
+// flushed or hijacked. Of an adapter that does neither, no answer is kept.
 func (x *Exchange) Record(p []byte, err error) (all bool) {
 	return x.recording().write(x.headers, p, err)
 }

@@ -15,6 +15,7 @@ import (
 // adapter calls it once, after WriteHeaders.
 func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 	x.ExtendDeadline(w)
+	x.Record(nil, nil)
 	if !x.Watches() && (x.skipped || len(w.Header()) == 0) {
 		return w
 	}
