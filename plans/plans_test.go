@@ -332,6 +332,9 @@ func TestClose(t *testing.T) {
 		if _, err := p.For(t.Context(), strconv.Itoa(i)); !errors.Is(err, plans.ErrClosed) {
 			t.Errorf("a tenant that is not known: %v", err)
 		}
+		if _, err := p.PlanName(t.Context(), strconv.Itoa(i)); !errors.Is(err, plans.ErrClosed) {
+			t.Errorf("its plan's name: %v", err)
+		}
 	}
 	expect(t, p, "acme", pro)
 }

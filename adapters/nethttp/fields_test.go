@@ -166,48 +166,6 @@ func TestNumbersInHeadersAreExact(t *testing.T) {
 	})
 }
 
-// The numbers agree with what Redis itself answers a moment later.
-func TestFieldsAreTrueOnRedis(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		gate := core.Must(core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: generous}))
-		key := core.Must(core.NewKey("all"))
-		day := 24 * time.Hour
-		for name, limit := range map[string]core.Algorithm{
-			"bucket": core.TokenBucket{Rate: 10, Per: day, Burst: 10}, "leaky": core.LeakyBucket{Rate: 10, Per: day, Capacity: 10},
-			"first": core.FixedWindow{Limit: 10, Window: day, FromFirst: true}, "precise": core.SlidingWindow{Limit: 10, Window: day, Buckets: 4},
-			"log": core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: day}}},
-		} {
-			p := policy(t, core.PolicyConfig{Name: name, Algorithm: limit})
-			cost := func(*http.Request) int64 { return 3 }
-			h := guard(t, nethttp.Config{Gate: gate, LongestWait: core.Never, Rules: []nethttp.Rule{{Policy: p, Key: keyfunc.Must(keyfunc.Static("all")), Cost: cost}}}).Handler(http.HandlerFunc(ok))
-			for want := int64(7); ; want -= 3 {
-				r := get(h)
-				left, wait := tells(t, r, "RateLimit")[name], retryAfter(t, r)
-				d := gatetest.Must(gate.Peek(t.Context(), core.Charge{Policy: p, Key: key, Cost: 3}))(t)
-				says := d.At(0)
-				if wait > 0 {
-					want += 3
-				}
-				if left["r"] != want || says.Remaining != want {
-					t.Errorf("%s: r=%d, want %d; Redis says %d", name, left["r"], want, says.Remaining)
-				}
-				// The peek is later, so its wait is shorter.
-				if in := time.Duration(left["t"]) * time.Second; in < says.NextAfter || in > says.NextAfter+generous {
-					t.Errorf("%s: t=%d, Redis says %v", name, left["t"], says.NextAfter)
-				}
-				if wait == 0 {
-					continue
-				}
-				if in := time.Duration(wait) * time.Second; in < says.RetryAfter || in > says.RetryAfter+generous {
-					t.Errorf("%s: Retry-After %d, Redis says %v", name, wait, says.RetryAfter)
-				}
-				break
-			}
-		}
-	})
-}
-
 // RateLimit-Policy states the same quota for a log of several windows in every response, also while
 // Redis is down.
 func TestLogHasOneQuota(t *testing.T) {
@@ -305,9 +263,7 @@ func TestLongestWait(t *testing.T) {
 			t.Run(name+", "+dialect, func(t *testing.T) {
 				h := guard(t, nethttp.Config{
 					Gate: memory(t, newClock()), Dialect: d, LongestWait: c.longest,
-					Rules: []nethttp.Rule{{
-						Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: c.limit}), Key: keyfunc.RemoteIP(),
-					}},
+					Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: c.limit}),
 				}).Handler(http.HandlerFunc(ok))
 				admitted, r := get(h), get(h)
 				text := body(t, r)

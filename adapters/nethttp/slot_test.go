@@ -223,18 +223,14 @@ func TestConcurrencyWaits(t *testing.T) {
 		}
 		o.end <- struct{}{}
 		<-o.entered // the request that waited
-		if r := o.answer(); r.StatusCode != 200 {
-			t.Errorf("status %d", r.StatusCode)
-		}
+		answers(t, o.answer(), 200)
 
 		// A request whose client leaves the queue is not charged.
 		ctx, cancel := context.WithCancel(t.Context())
 		o.request(as("acme", "ann"), func(r *http.Request) { *r = *r.WithContext(ctx) })
 		<-queued
 		cancel()
-		if r := o.answer(); r.StatusCode != 503 {
-			t.Errorf("status %d", r.StatusCode)
-		}
+		answers(t, o.answer(), 503)
 		o.leave()
 		o.leave()
 		holders(t, s, "acme", 0)

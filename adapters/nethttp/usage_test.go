@@ -265,9 +265,7 @@ func TestUsageRefusals(t *testing.T) {
 		})
 	}
 	t.Run("zero Guard", func(t *testing.T) {
-		if r := get(new(nethttp.Guard).Usage()); r.StatusCode != 500 {
-			t.Errorf("status %d", r.StatusCode)
-		}
+		answers(t, get(new(nethttp.Guard).Usage()), 500)
 	})
 	t.Run("Config.Refuse", func(t *testing.T) {
 		g := guard(t, nethttp.Config{
