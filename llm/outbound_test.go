@@ -1,7 +1,6 @@
 package llm_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,10 +9,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -35,23 +34,22 @@ type client struct {
 	url    string
 }
 
-func newClient(t *testing.T, unit core.Unit, cfg llm.OutboundConfig, server http.Handler) *client {
+func newClient(t *testing.T, unit core.Unit, cfg llm.OutboundConfig, server http.Handler, changes ...func(*outbound.Config)) *client {
 	t.Helper()
-	meter, err := llm.NewOutbound(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &client{T: t, gate: gatetest.Memory(t, core.Config{}), budget: policy("budget", unit, 1e9)}
+	c := &client{T: t, budget: policy("budget", unit, 1e9)}
 	s := httptest.NewServer(server)
 	t.Cleanup(s.Close)
 	base := &http.Transport{}
 	t.Cleanup(base.CloseIdleConnections)
 	c.url = s.URL
-	c.rt, err = outbound.New(outbound.Config{Base: base, Gate: c.gate, Meter: meter,
-		Rules: []outbound.Rule{{Policy: c.budget, Key: outbound.ByHost}}})
-	if err != nil {
-		t.Fatal(err)
+	out := outbound.Config{
+		Base: base, Gate: gatetest.Memory(t, core.Config{}), Meter: core.Must(llm.NewOutbound(cfg)),
+		Rules: []outbound.Rule{{Policy: c.budget, Key: outbound.ByHost}},
 	}
+	for _, change := range changes {
+		change(&out)
+	}
+	c.gate, c.rt = out.Gate, core.Must(outbound.New(out))
 	return c
 }
 
@@ -131,80 +129,58 @@ const chatOf = `{"model":"m","max_tokens":%d,"messages":[{"role":"user","content
 
 // What has no usage counts as its estimate or as what was seen, and what was refused as nothing.
 func TestOutboundEndings(t *testing.T) {
-	t.Parallel()
-	var answer atomic.Value
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer.Load().(func(http.ResponseWriter, *http.Request))(w, r)
-	})
-	set := func(f func(http.ResponseWriter, *http.Request)) { answer.Store(f) }
-	c := newClient(t, core.UnitTokens, llm.OutboundConfig{}, handler)
-	total := int64(0)
-	do := func(what string, body string, counts int64) {
-		t.Helper()
-		ctx, cancel := context.WithCancel(t.Context())
-		res, err := c.post(ctx, "/v1/chat/completions", body)
-		if err == nil {
-			_, _ = io.CopyN(io.Discard, res.Body, 10)
-			cancel()
-			res.Body.Close()
-		}
-		cancel()
-		total += counts
-		c.wantUsed(what, total)
-	}
 	const prompt = 4 // "user" and "hello there"
-	set(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) })
-	do("refused", fmt.Sprintf(chatOf, 50, ""), 0)
-	time.Sleep(1100 * time.Millisecond) // the cooldown of a refusal that tells nothing
-	set(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	do("no response", fmt.Sprintf(chatOf, 50, ""), prompt+50)
-	set(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"hi"}}]}`)
-	})
-	do("broken off by the caller", fmt.Sprintf(chatOf, 50, ""), prompt)
-	set(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		if !strings.Contains(string(body), `"include_usage":true`) {
-			t.Errorf("sent %s", body)
-		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, `data: {"choices":[{"delta":{"content":"hello"}}]}`+"\n\n")
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-	})
-	do("a stream, broken off", fmt.Sprintf(chatOf, 50, `,"stream":true`), prompt+2)
+	refuse := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }
+	hello := `data: {"choices":[{"delta":{"content":"hello"}}]}` + "\n\n"
+	for name, c := range map[string]struct {
+		stream string
+		answer http.HandlerFunc
+		counts int64
+	}{
+		"refused":                  {"", refuse, 0},
+		"no response":              {"", abort, prompt + 50},
+		"broken off by the caller": {"", sent("", `{"choices":[{"message":{"content":"hi"}}]}`), prompt},
+		"a stream, broken off": {`,"stream":true`, func(w http.ResponseWriter, r *http.Request) {
+			if body, _ := io.ReadAll(r.Body); !strings.Contains(string(body), `"include_usage":true`) {
+				t.Errorf("sent %s", body)
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			write(hello, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })(w, r)
+		}, prompt + 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := newClient(t, core.UnitTokens, llm.OutboundConfig{}, c.answer)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if res, err := client.post(ctx, chatPath, fmt.Sprintf(chatOf, 50, c.stream)); err == nil {
+				_, _ = io.CopyN(io.Discard, res.Body, 10)
+				cancel()
+				res.Body.Close()
+			}
+			client.wantUsed(name, c.counts)
+		})
+	}
 }
 
 // A second sending that breaks off keeps its estimate, and the refusal before it counts nothing.
 func TestOutboundRetryWithoutAResponse(t *testing.T) {
 	var sent atomic.Int64
+	settled := make(chan error, 2)
 	c := newClient(t, core.UnitTokens, llm.OutboundConfig{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if sent.Add(1) > 1 {
 			panic(http.ErrAbortHandler)
 		}
 		w.Header().Set("Retry-After-Ms", "1")
 		w.WriteHeader(http.StatusTooManyRequests)
-	}))
-	settled := make(chan error, 2)
-	c.gate = gatetest.Memory(t, core.Config{Observe: func(_ context.Context, e core.Event) {
-		if e, ok := e.(*core.ReservationEvent); ok {
-			settled <- e.Err
-		}
-	}})
-	meter, err := llm.NewOutbound(llm.OutboundConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := &http.Transport{}
-	t.Cleanup(base.CloseIdleConnections)
-	c.rt, err = outbound.New(outbound.Config{
-		Base: base, Gate: c.gate, Meter: meter, MaxWait: time.Minute, Retry: outbound.Retry{Max: 1},
-		Rules: []outbound.Rule{{Policy: c.budget, Key: outbound.ByHost}},
+	}), func(cfg *outbound.Config) {
+		cfg.MaxWait, cfg.Retry = time.Minute, outbound.Retry{Max: 1}
+		cfg.Gate = gatetest.Memory(t, core.Config{Observe: func(_ context.Context, e core.Event) {
+			if e, ok := e.(*core.ReservationEvent); ok {
+				settled <- e.Err
+			}
+		}})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res, err := c.post(t.Context(), "/v1/chat/completions", fmt.Sprintf(chatOf, 50, "")); err == nil {
+	if res, err := c.post(t.Context(), chatPath, fmt.Sprintf(chatOf, 50, "")); err == nil {
 		t.Error(res.Status)
 	}
 	for range 2 {
@@ -292,18 +268,13 @@ func TestOutboundKeepsSignedBodies(t *testing.T) {
 // What cannot be measured is sent as it is, and is no request to a model.
 func TestOutboundBodies(t *testing.T) {
 	var sent string
-	u := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	client := newClient(t, core.UnitTokens, llm.OutboundConfig{MaxBody: 1000}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(r.Body)
 		if int64(len(text)) != r.ContentLength || err != nil {
 			t.Errorf("sent %d bytes of %d, %v", len(text), r.ContentLength, err)
 		}
 		sent = string(text)
-	}))
-	t.Cleanup(u.Close)
-	meter := core.Must(llm.NewOutbound(llm.OutboundConfig{MaxBody: 1000}))
-	gate := core.Must(core.NewMemory(core.Config{}))
-	t.Cleanup(func() { _ = gate.Close(context.Background()) })
-	client := &http.Client{Transport: core.Must(outbound.New(outbound.Config{Gate: gate, Meter: meter}))}
+	}), func(cfg *outbound.Config) { cfg.Rules = nil })
 	for name, c := range map[string]struct{ path, body, encoding string }{
 		"too long":        {"chat/completions", `{"model":"` + strings.Repeat("m", 1000) + `"}`, ""},
 		"no JSON":         {"chat/completions", "model", ""},
@@ -315,14 +286,7 @@ func TestOutboundBodies(t *testing.T) {
 		"models":          {"models", "anything", ""},
 		"counting":        {"messages/count_tokens", "anything", ""},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.URL+"/v1/"+c.path, strings.NewReader(c.body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.encoding != "" {
-			r.Header.Set("Content-Encoding", c.encoding)
-		}
-		res, err := client.Do(r)
+		res, err := client.post(t.Context(), "/v1/"+c.path, c.body, "Content-Encoding", c.encoding)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -332,7 +296,8 @@ func TestOutboundBodies(t *testing.T) {
 			t.Errorf("%s: sent %q", name, sent)
 		}
 	}
-	if res, err := client.Post(u.URL+"/v1/chat/completions", "application/json", nil); err != nil {
+	r, _ := http.NewRequest(http.MethodPost, client.url+chatPath, nil)
+	if res, err := client.rt.RoundTrip(r); err != nil {
 		t.Errorf("no body: %v", err)
 	} else {
 		_ = res.Body.Close()
@@ -344,113 +309,20 @@ func TestOutboundBodies(t *testing.T) {
 	}
 }
 
-// Two replicas keep the tokens a minute of a provider that counts them exactly: it refuses nothing.
-func TestOutboundKeepsTokensOfProvider(t *testing.T) {
-	t.Run("memory", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			g := gatetest.Memory(t, core.Config{})
-			keepTokens(t, g, g)
-		})
-	})
-	if gatetest.Long() { // a busy machine sends too late
-		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-			cfg := core.Config{Prefix: s.Prefix}
-			keepTokens(t, gatetest.Redis(t, s.Client(t), cfg), gatetest.Redis(t, s.Client(t), cfg))
-		})
-	}
-}
-
-func keepTokens(t *testing.T, gates ...*core.Gate) {
-	const perSecond = 1500 // and the provider bears a request that is late by most of a second
-	p := provider.New(provider.Config{
-		Form:   provider.OpenAI,
-		Limits: []provider.Limit{{Unit: provider.Tokens, N: perSecond, Per: time.Second, Burst: perSecond}},
-		Usage:  func(q provider.Request) (int64, int64) { return 4, q.MaxTokens },
-	})
-	var replicas []*outbound.Transport
-	for _, g := range gates {
-		meter, err := llm.NewOutbound(llm.OutboundConfig{CountsCap: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr, err := outbound.New(outbound.Config{Base: direct{p}, Gate: g, Meter: meter, MaxWait: time.Minute, Rules: []outbound.Rule{{
-			Policy: gatetest.Policy(t, core.PolicyConfig{Name: "tokens", Unit: core.UnitTokens,
-				Algorithm: core.TokenBucket{Rate: perSecond, Per: time.Second, Burst: 100}}),
-			Key: outbound.ByModel, Clamp: true,
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		replicas = append(replicas, tr)
-	}
-	const requests = 60
-	start := time.Now()
-	errs := make(chan error, requests)
-	for i := range requests {
-		go func() {
-			body := bytes.NewReader([]byte(fmt.Sprintf(chatOf, 60, "")))
-			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com/v1/chat/completions", body)
-			res, err := replicas[i%2].RoundTrip(r)
-			if err == nil {
-				_, err = io.Copy(io.Discard, res.Body)
-				res.Body.Close()
-			}
-			errs <- err
-		}()
-	}
-	for range requests {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
-	n := p.Counts()
-	if n.Refused > 0 || n.Accepted != requests {
-		t.Errorf("%+v", n)
-	}
-	t.Logf("%d tokens at %d a second in %v", n.Tokens, perSecond, time.Since(start))
-}
-
-// direct sends requests to a handler without a connection, which no bubble knows.
-type direct struct{ http.Handler }
-
-func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
-	w := httptest.NewRecorder()
-	d.ServeHTTP(w, r)
-	return w.Result(), nil
-}
-
 // A Pool whose first upstream is busy sends the second one what it would have got alone.
 func TestOutboundHidesUsageOfThePoolsNextUpstream(t *testing.T) {
 	p := provider.New(provider.Config{Usage: func(provider.Request) (int64, int64) { return 11, 22 }})
-	server := httptest.NewServer(p)
-	t.Cleanup(server.Close)
-	base := &http.Transport{}
-	t.Cleanup(base.CloseIdleConnections)
-	gate := gatetest.Memory(t, core.Config{})
 	var upstreams []outbound.Upstream
-	for i, limit := range []int64{1, 1e9} {
-		meter, err := llm.NewOutbound(llm.OutboundConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		name := string(rune('a' + i))
-		tr, err := outbound.New(outbound.Config{Base: base, Gate: gate, Meter: meter,
-			Rules: []outbound.Rule{{Policy: policy(name, core.UnitTokens, limit), Key: outbound.ByHost}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		upstreams = append(upstreams, outbound.Upstream{Name: name, Transport: tr})
+	for name, limit := range map[string]int64{"busy": 1, "free": 1e9} {
+		newClient(t, core.UnitTokens, llm.OutboundConfig{}, p, func(cfg *outbound.Config) {
+			cfg.Rules[0].Policy = policy(name, core.UnitTokens, limit)
+			upstreams = append(upstreams, outbound.Upstream{Name: name, Transport: core.Must(outbound.New(*cfg))})
+		})
 	}
-	pool, err := outbound.NewPool(outbound.PoolConfig{Upstreams: upstreams})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := fmt.Sprintf(chatOf, 50, `,"stream":true`)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/chat/completions", strings.NewReader(ask))
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := pool.RoundTrip(r)
+	slices.SortFunc(upstreams, func(a, b outbound.Upstream) int { return strings.Compare(a.Name, b.Name) })
+	client := newClient(t, core.UnitTokens, llm.OutboundConfig{}, p)
+	client.rt = core.Must(outbound.NewPool(outbound.PoolConfig{Upstreams: upstreams}))
+	res, err := client.post(t.Context(), chatPath, fmt.Sprintf(chatOf, 50, `,"stream":true`))
 	if err != nil {
 		t.Fatal(err)
 	}

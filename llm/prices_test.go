@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -28,193 +27,32 @@ func load(t testing.TB, cfg llm.PricesConfig) *llm.Prices {
 
 func priceFile(name string) string { return filepath.Join("testdata", "prices", name) }
 
-// short and long are prices of the model large of litellm.json, of which a label has multiplied those
-// that it does not state.
-func short(label string, input, output, times int64) llm.Step {
-	return llm.Step{Label: label, Price: llm.Price{
-		Input: input, CacheRead: 300_000 * times, CacheWrite: 3_750_000 * times, CacheWriteLong: 6_000_000 * times,
-		AudioIn: 10_000_000 * times, ImageIn: 4_000_000 * times, Output: output, AudioOut: 80_000_000 * times,
-		ImageOut: 40_000_000 * times, Reasoning: 20_000_000 * times,
-	}}
-}
-
-func long(label string, from, input, output, times int64) llm.Step {
-	s := short(label, input, output, times)
-	s.From = from
-	s.Price.CacheRead, s.Price.CacheWrite = 600_000*times, 7_500_000*times
-	s.Price.CacheWriteLong = 12_000_000 * times
-	return s
-}
-
 // Every field that the three kinds of files price arrives, and all others are listed.
 func TestLoadPrices(t *testing.T) {
-	for _, c := range []struct {
-		file   string
-		models map[string]llm.Model
-		unread []string // the beginnings of all
-	}{
-		{"litellm.json", map[string]llm.Model{
-			"large": {MaxOutput: 64_000, Tariff: llm.Tariff{
-				Price: llm.Price{
-					Input: 3_000_000, CacheRead: 300_000, CacheWrite: 3_750_000, CacheWriteLong: 6_000_000,
-					AudioIn: 10_000_000, ImageIn: 4_000_000, Output: 15_000_000, AudioOut: 80_000_000,
-					ImageOut: 40_000_000, Reasoning: 20_000_000,
-				},
-				Steps: []llm.Step{
-					long("", 200_001, 6_000_000, 22_500_000, 1),
-					short("service_tier:batch", 1_500_000, 10_000_000, 1),
-					long("service_tier:batch", 200_001, 6_000_000, 22_500_000, 1),
-					short("service_tier:flex", 1_500_000, 7_500_000, 1),
-					long("service_tier:flex", 200_001, 6_000_000, 22_500_000, 1),
-					short("service_tier:priority", 6_000_000, 30_000_000, 2),
-					long("service_tier:priority", 200_001, 12_000_000, 45_000_000, 2),
-				},
-				Units: map[string]int64{
-					"container": 30_000_000, "file_search": 2_500_000, "web_search": 10_000_000,
-				},
-				Factors: map[string]int64{"speed:fast": 6000, "geo:us": 1100, "geo:eu": 1100},
-			}},
-			"small": {Tariff: llm.Tariff{
-				Price: llm.Price{Input: 1_250_000, CacheRead: 125_000, Output: llm.Free},
-				Steps: []llm.Step{{From: 32_001, Price: llm.Price{
-					Input: 2_500_000, CacheRead: 125_000, Output: 3_000_000,
-				}}},
-			}},
-			"xai/reached": {Tariff: llm.Tariff{
-				Price: llm.Price{Input: 1_000_000, Output: 4_000_000},
-				Steps: []llm.Step{{From: 128_000, Price: llm.Price{Input: 2_000_000, Output: 4_000_000}}},
-			}},
-			"search-by-prompt": {Tariff: llm.Tariff{
-				Price: llm.Price{Input: 1_000_000, Output: 4_000_000},
-				Units: map[string]int64{"grounded_prompt": 35_000_000},
-			}},
-			"search-by-query": {Tariff: llm.Tariff{
-				Price: llm.Price{Input: 1_000_000, Output: 4_000_000},
-				Units: map[string]int64{"web_search": 14_000_000},
-			}},
-			"rerank":      {Tariff: llm.Tariff{Price: free.Price, Units: map[string]int64{"rerank_search": 2_000_000}}},
-			"whisper":     {Tariff: llm.Tariff{Price: free.Price, Units: map[string]int64{"audio_ms": 100}}},
-			"uneven":      {Tariff: llm.Tariff{Price: llm.Price{Input: 1_000_000, Output: 150_000}}},
-			"tiny":        {Tariff: llm.Tariff{Price: llm.Price{Input: 1, Output: 2}}},
-			"huge":        {},
-			"spoken":      {Tariff: llm.Tariff{Price: free.Price, Units: map[string]int64{"audio_ms": 6}}},
-			"committed":   {},
-			"pixels":      {},
-			"sample_spec": {},
-		}, []string{
-			"committed: prices of tokens are missing",
-			"huge: input_cost_per_token is 2: it is no number that is at least 0, or too large",
-			"huge: prices of tokens are missing",
-			"large: cache_read_input_audio_token_cost is not known",
-			"large: provider_specific_entry.moon is not known",
-			"large: search_context_cost_per_query.search_context_size_high differs",
-			"large: unheard_of is not known",
-			"pixels: input_cost_per_pixel is not known",
-			"pixels: prices of tokens are missing",
-			"spoken: input_cost_per_second is 5.56e-06: it is rounded to 6",
-			"tiny: input_cost_per_token is 1.0004e-12: it is rounded to 1",
-			"tiny: output_cost_per_token is 1.2e-12: it is rounded to 2",
-			"uneven: input_cost_per_token is 1.0000000000001e-06: it is rounded to 1000000",
-			"uneven: output_cost_per_token is 1.5000000000000002e-07: it is rounded to 150000",
-		}},
-		{"genai.json", map[string]llm.Model{
-			"acme/large": {Tariff: llm.Tariff{
-				Price: llm.Price{
-					Input: 3_000_000, CacheRead: 300_000, CacheWrite: 3_750_000, CacheWriteLong: 6_000_000,
-					AudioIn: 10_000_000, ImageIn: 4_000_000, Output: 15_000_000, AudioOut: 80_000_000,
-					ImageOut: 40_000_000, Reasoning: 20_000_000,
-				},
-				Steps: []llm.Step{{From: 200_001, Price: llm.Price{
-					Input: 6_000_000, CacheRead: 600_000, CacheWrite: 3_750_000, CacheWriteLong: 6_000_000,
-					AudioIn: 10_000_000, ImageIn: 4_000_000, Output: 22_500_000, AudioOut: 80_000_000,
-					ImageOut: 40_000_000, Reasoning: 20_000_000,
-				}}},
-				Units: map[string]int64{
-					"audio_ms": 100, "container": 50_000_000, "citation_tokens": 2000, "request": 5_000_000,
-					"rerank_search": 2_000_000, "file_search": 2_500_000, "web_search": 10_000_000,
-				},
-			}},
-			"dated": {Tariff: llm.Tariff{Price: llm.Price{Input: 5_000_000, Output: 25_000_000}}},
-			"hourly": {Tariff: llm.Tariff{Price: llm.Price{
-				Input: 270_000, CacheRead: 70_000, Output: 1_100_000,
-			}}},
-			"embed":        {Tariff: llm.Tariff{Price: llm.Price{Input: 20_000, Output: 20_000}}},
-			"globex/large": {Tariff: llm.Tariff{Price: llm.Price{Input: 4_000_000, Output: 16_000_000}}},
-			"reached": {Tariff: llm.Tariff{
-				Price: llm.Price{Input: 1_250_000, CacheRead: 200_000, Output: 2_500_000},
-				Steps: []llm.Step{{From: 200_000, Price: llm.Price{
-					Input: 2_500_000, CacheRead: 200_000, Output: 2_500_000,
-				}}},
-				Units: map[string]int64{"x_search": 5_000_000},
-			}},
-			"large":    {}, // of acme, or of globex
-			"unpriced": {},
-		}, []string{
-			"acme/hourly: prices differ by a constraint",
-			"acme/large: input_video_mtok is not known",
-			"acme/unpriced: prices of tokens are missing",
-			"globex/embed: match is not understood",
-			"globex/embed: unheard_of is not known",
-			"large: name is used by acme/large and others",
-		}},
-		{"modelsdev.json", map[string]llm.Model{
-			"large": {MaxOutput: 128_000, Tariff: llm.Tariff{
-				Price: llm.Price{
-					Input: 2_500_000, CacheRead: 250_000, CacheWrite: 3_125_000, AudioIn: 10_000_000,
-					Output: 15_000_000, AudioOut: 80_000_000, Reasoning: 20_000_000,
-				},
-				Steps: []llm.Step{
-					{From: 272_001, Price: llm.Price{
-						Input: 5_000_000, CacheRead: 500_000, CacheWrite: 3_125_000, AudioIn: 10_000_000,
-						Output: 22_500_000, AudioOut: 80_000_000, Reasoning: 20_000_000,
-					}},
-					{Label: "service_tier:priority", Price: llm.Price{
-						Input: 5_000_000, CacheRead: 500_000, CacheWrite: 6_250_000, AudioIn: 20_000_000,
-						Output: 30_000_000, AudioOut: 160_000_000, Reasoning: 40_000_000,
-					}},
-					{Label: "service_tier:priority", From: 272_001, Price: llm.Price{
-						Input: 10_000_000, CacheRead: 1_000_000, CacheWrite: 6_250_000, AudioIn: 20_000_000,
-						Output: 45_000_000, AudioOut: 160_000_000, Reasoning: 40_000_000,
-					}},
-					{Label: "speed:odd", Price: llm.Price{
-						Input: 5_000_000, CacheRead: 516_750, CacheWrite: 6_459_375, AudioIn: 20_670_000,
-						Output: 31_000_000, AudioOut: 165_360_000, Reasoning: 41_340_000,
-					}},
-					{Label: "speed:odd", From: 272_001, Price: llm.Price{
-						Input: 10_335_000, CacheRead: 1_033_500, CacheWrite: 6_459_375, AudioIn: 20_670_000,
-						Output: 46_507_500, AudioOut: 165_360_000, Reasoning: 41_340_000,
-					}},
-				},
-			}},
-			"acme/old": {MaxOutput: 4096, Tariff: llm.Tariff{
-				Price: llm.Price{Input: 1_000_000, Output: 2_000_000},
-				Steps: []llm.Step{{From: 200_001, Price: llm.Price{Input: 2_000_000, Output: 3_000_000}}},
-			}},
-			"free": {MaxOutput: 4096, Tariff: free},
-			"xai/reached": {Tariff: llm.Tariff{
-				Price: llm.Price{Input: 1_250_000, Output: 2_500_000},
-				Steps: []llm.Step{{From: 200_000, Price: llm.Price{Input: 2_500_000, Output: 5_000_000}}},
-			}},
-			"unpriced": {},
-		}, []string{
-			"acme/large: unheard_of is not known",
-			"acme/old: cost.per_page is not known",
-			"acme/unpriced: prices of tokens are missing",
-		}},
-	} {
-		t.Run(c.file, func(t *testing.T) {
-			p := load(t, llm.PricesConfig{Paths: []string{priceFile(c.file)}})
-			for name, want := range c.models {
+	var files map[string]struct {
+		Models map[string]*llm.Model // nil is not known
+		Unread []string              // the beginnings of all
+	}
+	decode(t, filepath.Join("testdata", "prices-expect.json"), &files)
+	if len(files) != 3 {
+		t.Fatalf("%d files", len(files))
+	}
+	for file, c := range files {
+		t.Run(file, func(t *testing.T) {
+			p := load(t, llm.PricesConfig{Paths: []string{priceFile(file)}})
+			for name, want := range c.Models {
 				got, ok := p.Model(name)
-				if known := !reflect.DeepEqual(want, llm.Model{}); ok != known {
+				if ok != (want != nil) {
 					t.Errorf("%s: known %v", name, ok)
 				}
-				if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) { // an empty map is as nil
-					t.Errorf("%s:\n%+v, want\n%+v", name, got, want)
+				if want == nil {
+					want = new(llm.Model)
+				}
+				if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", *want) { // an empty map is as nil
+					t.Errorf("%s:\n%+v, want\n%+v", name, got, *want)
 				}
 			}
-			same := slices.EqualFunc(p.Unread(), c.unread, strings.HasPrefix)
-			if !same {
+			if !slices.EqualFunc(p.Unread(), c.Unread, strings.HasPrefix) {
 				t.Errorf("unread:\n%s", strings.Join(p.Unread(), "\n"))
 			}
 		})

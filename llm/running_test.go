@@ -200,19 +200,6 @@ func TestOverrunEnd(t *testing.T) {
 	}
 }
 
-// A stream that has ended is not ended again, even if the budget has no room for what it states.
-func TestOverrunEndLeavesWholeStreams(t *testing.T) {
-	r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) { cfg.ChargeEvery, cfg.Overrun = 1, llm.OverrunEnd })
-	r.answer = func(w http.ResponseWriter, _ *http.Request) { // one piece, with a Content-Length
-		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprintf(w, word+usageChunk+"data: [DONE]\n\n", 3, 15)
-	}
-	if body := read(t, r.post(chatPath, small)); body != word+"data: [DONE]\n\n" {
-		t.Errorf("the client was sent %s", body)
-	}
-	r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 15}, 18)
-}
-
 // A stream that the upstream sends with a Content-Length ends as well.
 func TestOverrunEndOfKnownLength(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) {
