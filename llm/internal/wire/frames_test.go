@@ -95,7 +95,7 @@ func TestErrorEventOfEveryFormat(t *testing.T) {
 		case wire.ErrorsOllama:
 			part = []byte(body + "\n")
 		}
-		for _, cut := range []int{0, 1, 5, len(part) - 1} {
+		for i, cut := range []int{0, 1, 5, len(part) - 1} {
 			tap := newTap(format, "", "", false)
 			whole := append(bytes.Clone(part), part...)
 			if err := tap.Write(whole[:len(part)+cut], nil); err != nil {
@@ -111,7 +111,8 @@ func TestErrorEventOfEveryFormat(t *testing.T) {
 			if err := tap.Write(rest, nil); err != nil {
 				t.Fatal(err)
 			}
-			if err := tap.Write(tap.ErrorEvent("rate_limit_exceeded", "No more."), nil); err != nil {
+			message := []string{"No more.", "\r\n\n", "\xff\u2028</script>", strings.Repeat("x", 100_000)}[i]
+			if err := tap.Write(tap.ErrorEvent("rate_limit_exceeded", message), nil); err != nil {
 				t.Fatal(err)
 			}
 			if o := tap.Response(); !o.Failed || o.Broken {
