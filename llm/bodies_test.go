@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -156,4 +158,171 @@ func TestSlowBodiesAreCut(t *testing.T) {
 			})
 		})
 	}
+}
+
+// stalls signals, behind the Meter's back, that a body is read for the second time: its first bytes
+// have been kept.
+type stalls struct {
+	io.ReadCloser
+	reads   int
+	stalled chan<- struct{}
+}
+
+func (s *stalls) Read(p []byte) (int, error) {
+	if s.reads++; s.reads == 2 {
+		s.stalled <- struct{}{}
+	}
+	return s.ReadCloser.Read(p)
+}
+
+// stalling passes requests on to h and tells when their bodies stall.
+func stalling(h http.Handler) (http.Handler, <-chan struct{}) {
+	stalled := make(chan struct{}, 1)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = &stalls{ReadCloser: r.Body, stalled: stalled}
+		h.ServeHTTP(w, r)
+	}), stalled
+}
+
+// connect sends the beginning of a request whose body is of a stated size.
+func (r *rig) connect(size int, begin string) net.Conn {
+	r.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { conn.Close() })
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nX-Tenant: acme\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", chatPath, size, begin)
+	return conn
+}
+
+// A client that states a megabyte and sends a byte takes little more than its connection does.
+func TestMemoryOfSlowBodies(t *testing.T) {
+	const conns, most = 1000, 4 << 10
+	r := newRig(t, core.UnitTokens, 1000, nil)
+	live := func(h http.Handler) int64 {
+		h, stalled := stalling(h)
+		r.serve(h)
+		before := footprint()
+		for range conns {
+			r.connect(1_000_000, "{")
+			<-stalled
+		}
+		return (footprint() - before) / conns
+	}
+	bare := live(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		_, _ = io.Copy(io.Discard, q.Body)
+	}))
+	metered := live(r.meter.Handler(http.NotFoundHandler()))
+	t.Logf("%d bytes a connection without a Meter, %d with one", bare, metered)
+	if metered-bare > most {
+		t.Errorf("a connection takes %d bytes more with a Meter, at most %d are allowed",
+			metered-bare, most)
+	}
+}
+
+// Bodies that are read take no more than MaxBodies in sum, and give it back.
+func TestBodiesAreBoundedInSum(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+		cfg.MaxBody, cfg.MaxBodies = 1<<16, 1<<16
+	})
+	h := r.meter.Handler(http.HandlerFunc(ok))
+	post := func(path string) *http.Response {
+		q := httptest.NewRequest(http.MethodPost, path, strings.NewReader(`{"model":"m","max_tokens":1}`))
+		q.Header.Set("X-Tenant", "acme")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, q)
+		return w.Result()
+	}
+	for range 3 { // what a body has taken is there again
+		body, client := io.Pipe()
+		slow, done := httptest.NewRequest(http.MethodPost, chatPath, body), make(chan struct{})
+		go func() {
+			defer close(done)
+			h.ServeHTTP(httptest.NewRecorder(), slow)
+		}()
+		if _, err := io.WriteString(client, strings.Repeat(" ", 1<<15+1)); err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]struct {
+			status int
+			kind   string
+		}{
+			chatPath:       {http.StatusServiceUnavailable, "server_error"},
+			"/v1/messages": {llm.StatusOverloaded, "overloaded_error"},
+		} {
+			response := post(path)
+			after := response.Header.Get("Retry-After")
+			if e := readAPIError(t, response); response.StatusCode != want.status || after != "1" ||
+				e.Error.Type != want.kind {
+				t.Errorf("%s: %d, Retry-After %q, %+v", path, response.StatusCode, after, e)
+			}
+		}
+		client.CloseWithError(io.ErrUnexpectedEOF)
+		<-done
+		if response := post(chatPath); response.StatusCode != http.StatusOK {
+			t.Errorf("after the body: %d", response.StatusCode)
+		}
+	}
+}
+
+// A running stream keeps neither its prompt nor more than 20 KiB of heap and stacks beside what a
+// reverse proxy without a Meter takes. Both sides of every connection are in this process.
+func TestMemoryOfAStream(t *testing.T) {
+	const streams, prompt, most = 100, 1 << 20, 20 << 10
+	r := newRig(t, core.UnitTokens, 1<<40, func(cfg *llm.Config) { cfg.ChargeEvery = 1000 })
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	// live returns the memory that the streams of one gateway take.
+	live := func(h http.Handler) int64 {
+		goOn := make(chan struct{})
+		r.answer = events(3, func(w http.ResponseWriter, q *http.Request) {
+			<-goOn
+			chat(7, 11)(w, q)
+		})
+		r.serve(h)
+		body := `{"model":"m","stream":true,"prompt":"` + strings.Repeat("a", prompt) + `"}`
+		before := footprint()
+		var open []io.ReadCloser
+		for range streams {
+			response, err := client.Do(r.request(chatPath, body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(response.Body, make([]byte, 3*len(word))); err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, response.Body)
+		}
+		r.mu.Lock()
+		r.asked = nil // the bodies that the upstream has read
+		r.mu.Unlock()
+		taken := footprint() - before
+		close(goOn)
+		for _, b := range open {
+			_, _ = io.Copy(io.Discard, b)
+			b.Close()
+		}
+		return taken / streams
+	}
+	proxy := proxyTo(t, r.upstream)
+	live(proxy) // fills the pools
+	more := int64(math.MaxInt64)
+	for range 5 { // where the machine stalls, others send the calls of a stream, and stacks grow deeper
+		bare, metered := live(proxy), live(r.meter.Handler(proxy))
+		t.Logf("%d bytes a stream without a Meter, %d with one", bare, metered)
+		if more = min(more, metered-bare); more <= most {
+			return
+		}
+	}
+	t.Errorf("a stream takes %d bytes more with a Meter, at most %d are allowed", more, most)
+}
+
+// footprint returns the live heap and the stacks.
+func footprint() int64 {
+	runtime.GC()
+	runtime.GC() // what pools dropped in the first
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
 }

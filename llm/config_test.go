@@ -1,6 +1,8 @@
 package llm_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +10,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
 )
@@ -156,5 +159,41 @@ func TestDefaultBody(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 10_000, nil)
 	if status, _ := r.ask(chatPath, strings.Repeat(" ", 8<<20+1)); status != 413 {
 		t.Errorf("status %d", status)
+	}
+}
+
+func TestFormatOf(t *testing.T) {
+	for _, c := range []struct {
+		method, path, name string
+		want               llm.Format
+		ok                 bool
+	}{
+		{"POST", "/v1/chat/completions", "openai-chat", llm.FormatOpenAIChat, true},
+		{"POST", "/v1/responses", "openai-responses", llm.FormatOpenAIResponses, true},
+		{"POST", "/v1/messages", "anthropic-messages", llm.FormatAnthropicMessages, true},
+		{"GET", "/v1/messages", "unknown", llm.Format{}, false},
+	} {
+		got, ok := llm.FormatOf(httptest.NewRequest(c.method, c.path, http.NoBody))
+		if got != c.want || ok != c.ok || got.String() != c.name {
+			t.Errorf("%s %s: %v, %v", c.method, c.path, got, ok)
+		}
+	}
+}
+
+// Tools are told that budgets may have other limits only if there are plans.
+func TestBudgetsVaryByPlansAlone(t *testing.T) {
+	for name, plan := range map[string]func(*http.Request) (core.Plan, error){
+		"none": nil, "plans": func(*http.Request) (core.Plan, error) { return nil, nil },
+	} {
+		gate, budget := newGate(), aMonth(core.UnitTokens, 1000)
+		t.Cleanup(func() { _ = gate.Close(t.Context()) })
+		m, err := llm.New(llm.Config{Guard: nethttp.Config{Gate: gate, Plan: plan}, Budgets: []llm.Budget{budget}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask(m)
+		if varies := hub.Varies.(func(*core.Policy) bool)(budget.Policy); varies != (plan != nil) {
+			t.Errorf("%s: varies %v", name, varies)
+		}
 	}
 }

@@ -1,19 +1,27 @@
 package llm_test
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
 )
@@ -224,4 +232,250 @@ func TestStackedGuardsWithModelHeaders(t *testing.T) {
 			t.Errorf("request %d: %s, want %s", i, got, want)
 		}
 	}
+}
+
+var retryNames = []string{"Retry-After", "Retry-After-Ms", "X-Should-Retry"}
+
+// retryHeaders returns the values of retryNames.
+func retryHeaders(h http.Header) string {
+	var values []string
+	for _, name := range retryNames {
+		values = append(values, strings.Join(h.Values(name), " | "))
+	}
+	return strings.Join(values, ", ")
+}
+
+// modelDialects returns the dialects of model APIs.
+func modelDialects(within time.Duration) []nethttp.Dialect {
+	return []nethttp.Dialect{llm.OpenAI{RetryWithin: within}, llm.Anthropic{RetryWithin: within}}
+}
+
+// oneEvery allows one request, and the next after wait.
+func oneEvery(wait time.Duration) core.Algorithm {
+	if wait == core.Never {
+		return core.TokenBucket{Burst: 1}
+	}
+	return core.TokenBucket{Rate: 1, Per: wait, Burst: 1}
+}
+
+// Other dialects tell a client nothing but the wait, or that no wait helps.
+func TestOtherDialectsSteerNoRetries(t *testing.T) {
+	for _, dialect := range []nethttp.Dialect{nil, nethttp.Legacy{Epoch: true}, nethttp.Legacy{}, nethttp.None{}} {
+		for wait, want := range map[time.Duration]string{
+			250 * time.Millisecond: "1, , ", time.Hour: "3600, , ", core.Never: ", , false",
+		} {
+			h := guard(t, nethttp.Config{
+				Gate: memory(t, aClock()), Dialect: dialect, Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: oneEvery(wait)}),
+			}).Handler(http.HandlerFunc(ok))
+			get(h)
+			if got := retryHeaders(get(h).Header); got != want {
+				t.Errorf("%v, %v: %s, want %s", dialect, wait, got, want)
+			}
+		}
+	}
+}
+
+// A client of a model API is told to retry only within RetryWithin, and how many milliseconds to
+// wait below a second. What the handlers around a guard have set stays if it is stricter.
+func TestRetryWithin(t *testing.T) {
+	const quarter = 250 * time.Millisecond
+	for _, tt := range []struct {
+		name         string
+		within, wait time.Duration
+		outer        string // Retry-After, Retry-After-Ms, X-Should-Retry
+		want         string
+	}{
+		{"a microsecond", 0, time.Microsecond, "", "1, 1, "},
+		{"milliseconds", 0, quarter, "", "1, 250, "},
+		{"milliseconds are rounded up", 0, quarter + time.Microsecond, "", "1, 251, "},
+		{"just below a second", 0, time.Second - time.Microsecond, "", "1, 1000, "},
+		{"a second", 0, time.Second, "", "1, , "},
+		{"above a second", 0, 1100 * time.Millisecond, "", "2, , "},
+		{"the default", 0, time.Minute, "", "60, , "},
+		{"above the default", 0, time.Minute + time.Microsecond, "", "61, , false"},
+		{"the limit", time.Hour, time.Hour, "", "3600, , "},
+		{"above the limit", time.Hour, time.Hour + time.Microsecond, "", "3601, , false"},
+		{"above a short limit", 100 * time.Millisecond, 101 * time.Millisecond, "", "1, 101, false"},
+		{"weeks", 0, 28 * 24 * time.Hour, "", ", , false"},
+		{"never", 0, core.Never, "", ", , false"},
+		{"never, with a long limit", core.Never - 1, core.Never, "", ", , false"},
+		{"a longer wait", 0, 2 * time.Second, "5, , ", "5, , "},
+		{"a shorter wait", 0, 5 * time.Second, "2, , ", "5, , "},
+		{"a longer wait than milliseconds", 0, quarter, "5, , ", "5, , "},
+		{"a second, and milliseconds", 0, quarter, "1, , ", "1, , "},
+		{"more milliseconds", 0, quarter, "1, 800, ", "1, 800, "},
+		{"fewer milliseconds", 0, quarter, "1, 100, ", "1, 250, "},
+		{"milliseconds alone", 0, quarter, ", 800, ", "1, 800, "},
+		{"milliseconds, and a longer wait", 0, 2 * time.Second, "1, 800, ", "2, , "},
+		{"milliseconds that contradict the seconds", 0, quarter, "5, 300, ", "5, , "},
+		{"milliseconds that refine the seconds", 0, 2 * time.Second, "5, 4500, ", "5, 4500, "},
+		{"do not retry", 0, 2 * time.Second, ", , false", "2, , false"},
+		{"retry, but not so soon", 0, 2 * time.Minute, ", , true", "120, , false"},
+		{"a wait that is too long", 0, 2 * time.Second, "61, , ", "61, , false"},
+		{"a wait, and never", 0, core.Never, "5, , ", "5, , false"},
+		{"a date", 0, 2 * time.Second, "31 Dec 1999 23:59:59 GMT, , ", "2, , "},
+		{"a huge number", 0, 2 * time.Second, "9223372036854775807, , ", "9223372036854775807, , false"},
+		{"a negative number", 0, quarter, "-5, -5, ", "1, 250, "},
+	} {
+		for _, dialect := range modelDialects(tt.within) {
+			t.Run(fmt.Sprintf("%s, %T", tt.name, dialect), func(t *testing.T) {
+				h := guard(t, nethttp.Config{
+					Gate: memory(t, aClock()), Dialect: dialect, Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: oneEvery(tt.wait)}),
+				}).Handler(http.HandlerFunc(ok))
+				if r := get(h); r.StatusCode != 200 || retryHeaders(r.Header) != ", , " {
+					t.Errorf("%d, %s", r.StatusCode, retryHeaders(r.Header))
+				}
+				r := get(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if tt.outer != "" {
+						for i, value := range strings.Split(tt.outer, ", ") {
+							if value != "" {
+								w.Header().Set(retryNames[i], value)
+							}
+						}
+					}
+					h.ServeHTTP(w, r)
+				}))
+				if got := retryHeaders(r.Header); r.StatusCode != 429 || got != tt.want {
+					t.Errorf("%d, %s, want %s", r.StatusCode, got, tt.want)
+				}
+			})
+		}
+	}
+}
+
+// The dialects are for any Guard. These are the Guards without a Meter that test them.
+
+// generous bounds what a slow machine may take.
+const generous = 30 * time.Second
+
+func aClock() *core.ManualClock { return core.NewManualClock(time.UnixMicro(1_800_000_000_000_000)) }
+
+func memory(t *testing.T, c *core.ManualClock) *core.Gate {
+	t.Helper()
+	return made(t)(core.NewMemory(core.Config{Clock: c.Now}))
+}
+
+// dead returns a gate whose Redis refuses connections.
+func dead(t *testing.T) *core.Gate {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
+	t.Cleanup(func() { client.Close() })
+	return made(t)(core.NewRedis(client, core.Config{}))
+}
+
+func made(t *testing.T) func(*core.Gate, error) *core.Gate {
+	return func(g *core.Gate, err error) *core.Gate {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+}
+
+func eachGate(t *testing.T, f func(t *testing.T, gate *core.Gate)) {
+	t.Run("memory", func(t *testing.T) { f(t, made(t)(core.NewMemory(core.Config{}))) })
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		f(t, made(t)(core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: generous})))
+	})
+}
+
+func guard(t *testing.T, cfg nethttp.Config) *nethttp.Guard {
+	t.Helper()
+	g, err := nethttp.NewGuard(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func policyOf(t *testing.T, cfg core.PolicyConfig) *core.Policy {
+	t.Helper()
+	p, err := core.NewPolicy(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// rules returns a rule by the client's address for each policy.
+func rules(t *testing.T, policies ...core.PolicyConfig) (all []nethttp.Rule) {
+	t.Helper()
+	for _, p := range policies {
+		all = append(all, nethttp.Rule{Policy: policyOf(t, p), Key: keyfunc.RemoteIP()})
+	}
+	return all
+}
+
+func bans(t *testing.T, b core.Block) *core.Policy {
+	t.Helper()
+	return policyOf(t, core.PolicyConfig{Name: "bans", Algorithm: b})
+}
+
+// crowded returns a handler with caps of two requests a user and three of all, at which these users
+// have requests that run. Each user may make 10 requests.
+func crowded(t *testing.T, cfg nethttp.Config, users ...string) http.Handler {
+	t.Helper()
+	cfg.Gate = memory(t, aClock())
+	slots, err := semaphore.New(cfg.Gate, semaphore.Config{Name: "streams", MaxWaiters: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot := nethttp.Slot{}
+	if cfg.Slot != nil {
+		slot = *cfg.Slot
+	}
+	user := keyfunc.Must(keyfunc.Header("X-User"))
+	slot.Semaphore, slot.Caps = slots, []nethttp.Cap{
+		{Name: "tenant", Key: keyfunc.Must(keyfunc.Static("all")), Limit: 3, Global: true},
+		{Name: "streams", Key: user, Limit: 2},
+	}
+	cfg.Slot = &slot
+	requests := core.PolicyConfig{Name: "requests", Algorithm: core.TokenBucket{Burst: 10}}
+	cfg.Rules = []nethttp.Rule{{Policy: policyOf(t, requests), Key: user}}
+	entered, end := make(chan struct{}), make(chan struct{})
+	h := guard(t, cfg).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		entered <- struct{}{}
+		<-end
+	}))
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		close(end)
+		running.Wait()
+	})
+	for _, user := range users {
+		running.Go(func() { get(h, as(user)) })
+		<-entered
+	}
+	return h
+}
+
+func as(user string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("X-User", user) }
+}
+
+func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
+
+func get(h http.Handler, change ...func(*http.Request)) *http.Response {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for _, f := range change {
+		f(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func body(t *testing.T, r *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// observed returns a Config.Observe that is told of admissions only.
+func observed(f func(*nethttp.Admission)) func(context.Context, core.Event) {
+	return func(_ context.Context, e core.Event) { f(e.(*nethttp.AdmissionEvent).Admission) }
 }

@@ -1,20 +1,27 @@
 package llm_test
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"mime/multipart"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
 	echov4 "github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v5"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/llm"
 )
 
@@ -138,3 +145,156 @@ func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d discard) WriteHeader(int)             {}
 func (d discard) Flush()                      {}
+
+type tenantName struct{}
+
+// Observe receives one event for an admitted request, with the request as the handlers around the
+// Meter have passed it on. A refused request has none.
+func TestEventHasItsRequest(t *testing.T) {
+	var events []string
+	r := newRig(t, core.UnitTokens, 60, func(cfg *llm.Config) {
+		cfg.Observe = func(ctx context.Context, e core.Event) {
+			response, ok := e.(*llm.ResponseEvent)
+			if !ok || ctx != response.HTTP.Context() || response.HTTP.Pattern != "POST /v1/" {
+				t.Errorf("%T %+v", e, response)
+				return
+			}
+			name, _ := ctx.Value(tenantName{}).(string)
+			events = append(events, e.EventName()+" of "+name+": "+response.Outcome.String())
+		}
+	})
+	mux := http.NewServeMux()
+	mux.Handle("POST /v1/", r.meter.Handler(http.HandlerFunc(chat(7, 50))))
+	for range 2 {
+		q := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(streamed))
+		q.Header.Set("X-Tenant", "acme")
+		mux.ServeHTTP(httptest.NewRecorder(),
+			q.WithContext(context.WithValue(q.Context(), tenantName{}, "acme")))
+	}
+	if got := strings.Join(events, ", "); got != "response of acme: reported" {
+		t.Error(got)
+	}
+}
+
+// The rules of the Meter's guard are settled by what the handler has responded, when its context has
+// ended.
+func TestGuardSettlesByTheResponse(t *testing.T) {
+	takeOver := func(w http.ResponseWriter) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n")
+		conn.Close()
+	}
+	for _, c := range []struct {
+		name string
+		want int
+		h    func(w http.ResponseWriter)
+	}{
+		{"nothing", http.StatusOK, func(http.ResponseWriter) {}},
+		{"a panic", http.StatusInternalServerError, func(http.ResponseWriter) { panic(http.ErrAbortHandler) }},
+		{"an exit", http.StatusInternalServerError, func(http.ResponseWriter) { runtime.Goexit() }},
+		{"a panic after 103", http.StatusInternalServerError, func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusEarlyHints)
+			panic(http.ErrAbortHandler)
+		}},
+		{"a panic after a flush", http.StatusOK, func(w http.ResponseWriter) {
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}},
+		{"a hijacked connection", http.StatusSwitchingProtocols, takeOver},
+		{"one after 403", http.StatusForbidden, func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusForbidden)
+			takeOver(w)
+		}},
+		{"404 of the writer below", http.StatusNotFound, func(w http.ResponseWriter) {
+			w.(interface{ Unwrap() http.ResponseWriter }).Unwrap().WriteHeader(http.StatusNotFound)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var handling context.Context
+			settled := make(chan error, 1)
+			status := 0
+			r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+				cfg.Guard.Rules = []nethttp.Rule{{
+					Policy: policy("requests", core.UnitRequests, 1000), Key: tenant,
+					Settle: func(_ *http.Request, s int, cost int64) int64 {
+						status = s
+						settled <- handling.Err()
+						return cost
+					},
+				}}
+			})
+			r.handle(func(w http.ResponseWriter, q *http.Request) {
+				handling = q.Context()
+				c.h(w)
+			})
+			if response, err := plainClient.Do(r.request(chatPath, small)); err == nil {
+				response.Body.Close()
+			}
+			if err := <-settled; status != c.want || err == nil {
+				t.Errorf("settled by %d, want %d; the error of the handler's context is %v", status, c.want, err)
+			}
+		})
+	}
+}
+
+// leaves is a hook of a Redis client that ends a request once, when the next script is sent.
+type leaves struct {
+	leave atomic.Pointer[context.CancelFunc]
+}
+
+func (h *leaves) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *leaves) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if leave := h.leave.Swap(nil); leave != nil && strings.HasPrefix(cmd.Name(), "eval") {
+			(*leave)()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *leaves) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A client that leaves while its budget is asked has nothing spent, keeps no slot, and is told of.
+func TestClientLeavesBeforeItsBudgetAnswers(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client, hook := s.Client(t), new(leaves)
+		client.AddHook(hook)
+		gate := made(t)(core.NewRedis(client, core.Config{Prefix: s.Prefix, Timeout: generous}))
+		running := core.Must(semaphore.New(gate, semaphore.Config{Name: "running"}))
+		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+			cfg.Guard = nethttp.Config{Gate: gate, Slot: &nethttp.Slot{
+				Semaphore: running, Caps: []nethttp.Cap{{Name: "running", Key: tenant, Limit: 1}},
+			}}
+		})
+		r.answer = chat(1, 1)
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			hook.leave.Store(&cancel)
+			q := httptest.NewRequestWithContext(ctx, "POST", chatPath, strings.NewReader(small))
+			q.Header.Set("X-Tenant", "acme")
+			w := httptest.NewRecorder()
+			r.meter.Handler(proxyTo(t, r.upstream)).ServeHTTP(w, q)
+			if event := r.want(llm.OutcomeLeft, llm.Usage{}, 0); event.Estimate.Output == 0 || event.HTTP == nil {
+				t.Errorf("%+v", event)
+			}
+			if w.Code != 503 {
+				t.Errorf("status %d", w.Code)
+			}
+			key := core.Must(core.NewKey(core.Must(tenant(q))))
+			for taken := 1; taken > 0; { // the slot is released in the background
+				holders, _, err := running.Holders(t.Context(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				taken = len(holders)
+			}
+		}
+	})
+}

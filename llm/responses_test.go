@@ -3,6 +3,7 @@ package llm_test
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -106,5 +107,149 @@ func TestResponses(t *testing.T) {
 				t.Errorf("unread %q, unknown %q, want %q", got.Unread, got.Unknown, c.Unread)
 			}
 		})
+	}
+}
+
+// Every format in which servers of OpenAI's dialects state pieces reads all of their names.
+func TestEveryFormatReadsThePiecesOfEveryDialect(t *testing.T) {
+	pieces := map[string]map[string]int64{
+		`"server_tool_use":{"web_search_requests":2}`:                         {"web_search": 2},
+		`"server_tool_use_details":{"web_search_requests":2}`:                 {"web_search": 2},
+		`"server_tool_use":{"web_fetch_requests":2}`:                          {"web_fetch": 2},
+		`"num_search_queries":2`:                                              {"web_search": 2},
+		`"num_sources_used":2`:                                                {"source": 2},
+		`"citation_tokens":2`:                                                 {"citation_tokens": 2},
+		`"prompt_audio_seconds":2`:                                            {"audio_ms": 2000},
+		`"server_side_tool_usage_details":{"web_search_calls":2}`:             {"web_search": 2},
+		`"server_side_tool_usage_details":{"x_search_calls":2}`:               {"x_search": 2},
+		`"server_side_tool_usage_details":{"file_search_calls":2}`:            {"file_search": 2},
+		`"server_side_tool_usage_details":{"document_search_calls":2}`:        {"document_search": 2},
+		`"server_side_tool_usage_details":{"code_interpreter_calls":2}`:       {"code_interpreter": 2},
+		`"server_side_tool_usage_details":{"image_generation_calls":2}`:       {"image_generation": 2},
+		`"server_tool_use":{"web_search_requests":2},"num_sources_used":3`:    {"web_search": 2, "source": 3},
+		`"server_side_tool_usage_details":{"web_search_calls":2},"x":"other"`: {"web_search": 2},
+	}
+	for path, answer := range map[string]string{
+		chatPath:       `{"choices":[{"message":{"content":"w"}}],"usage":{"prompt_tokens":9,"completion_tokens":1,%s}}`,
+		"/v1/messages": `{"content":[{"text":"w"}],"usage":{"input_tokens":9,"output_tokens":1,%s}}`,
+		"/responses": `{"output":[{"type":"message","content":[{"text":"w"}]}],
+			"usage":{"input_tokens":9,"output_tokens":1,%s}}`,
+	} {
+		for stated, want := range pieces {
+			r := newRig(t, core.UnitTokens, 1000, nil)
+			r.answer = func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, answer, stated) }
+			read(t, r.post(path, `{"model":"m"}`))
+			if report := r.want(llm.OutcomeReported, llm.Usage{Input: 9, Output: 1}, 10); !maps.Equal(report.Units, want) {
+				t.Errorf("%s, %s: %v, want %v", path, stated, report.Units, want)
+			}
+		}
+	}
+}
+
+// A server that invents keys fills no memory.
+func TestUnreadIsBounded(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 1e9, nil)
+	var b strings.Builder
+	for c := 'a'; c <= 'z'; c++ {
+		b.WriteString(`,"` + strings.Repeat(string(c), 200) + `":1`)
+	}
+	r.answer = sent("", `{"usage":{"prompt_tokens":2,"completion_tokens":3`+b.String()+`}}`)
+	read(t, r.post(chatPath, `{"model":"m"}`))
+	report := <-r.reports
+	if len(report.Unread) != 16 || len(report.Unread[0]) > 64 || report.Outcome != llm.OutcomeReported {
+		t.Errorf("%v %q", report.Outcome, report.Unread)
+	}
+}
+
+// A server may state the usage so far and a finish_reason on every chunk. The stream is still
+// charged, and ended, while it runs.
+func TestUsageOnEveryChunkEndsNothing(t *testing.T) {
+	for _, reason := range []string{"null", `"stop"`} {
+		r := newRig(t, core.UnitOutputTokens, 300, func(cfg *llm.Config) {
+			cfg.ChargeEvery, cfg.Overrun, cfg.MaxOutput = 50, llm.OverrunEnd, 100
+		})
+		r.handle(func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for i := 1; q.Context().Err() == nil; i++ {
+				fmt.Fprintf(w, `data: {"choices":[{"delta":{"content":"word "},"finish_reason":%s}],`+
+					`"usage":{"prompt_tokens":5,"completion_tokens":%d,"total_tokens":%d}}`+"\n\n",
+					reason, i*10, i*10+5)
+				_ = http.NewResponseController(w).Flush()
+			}
+		})
+		body := read(t, r.post(chatPath, `{"model":"m","stream":true}`))
+		report := <-r.reports
+		if !strings.Contains(body, `"error"`) || report.Outcome != llm.OutcomeCut || report.Usage.Output > 400 {
+			t.Errorf("finish_reason %s: %d events, %+v", reason, strings.Count(body, "word"), report)
+		}
+	}
+}
+
+// With KeepBody nothing is asked of the server. Formats without stream_options are never asked.
+func TestStreamOptionsAreNotForEveryServer(t *testing.T) {
+	for path, keep := range map[string]bool{chatPath: true, responsesPath: false, messagesPath: false, "/api/chat": false} {
+		r := newRig(t, core.UnitTokens, 100_000, func(cfg *llm.Config) { cfg.KeepBody = keep })
+		r.answer = sent("text/event-stream", "data: [DONE]\n\n")
+		read(t, r.post(path, small))
+		if r.asked[0] != small {
+			t.Errorf("%s: the server was asked %s", path, r.asked[0])
+		}
+	}
+}
+
+// A route of the configuration has the format of its choice, and may name the model.
+func TestRoutes(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+		cfg.Routes = []llm.Route{
+			{Path: "/acme/*/generate", Format: llm.FormatOllama},
+			{Path: "/acme/*/stream", Format: llm.FormatOpenAIChat, Stream: true},
+			{Path: "/v1/messages", Format: llm.FormatOpenAIChat}, // before Anthropic's own
+			{Path: "/v2/embed", Format: llm.FormatCohereRerank},
+		}
+	})
+	for _, c := range []struct {
+		path, ask, answer, model string
+		format                   llm.Format
+		stream                   bool
+	}{
+		{"/acme/large/generate", `{"stream":false,"prompt":"abcd"}`,
+			`{"response":"ok","done":true,"prompt_eval_count":20,"eval_count":3}`, "large", llm.FormatOllama, false},
+		{"/acme/large/stream", `{}`, sseOf(`{"choices":[{"delta":{"content":"ok"}}]}`,
+			`{"choices":[],"usage":{"prompt_tokens":20,"completion_tokens":3}}`, "[DONE]"), "large", llm.FormatOpenAIChat, true},
+		{"/v1/messages", `{"model":"m"}`, `{"usage":{"prompt_tokens":20,"completion_tokens":3}}`, "m", llm.FormatOpenAIChat, false},
+		{"/v1/chat/completions", `{"model":"m"}`, `{"usage":{"prompt_tokens":20,"completion_tokens":3}}`, "m", llm.FormatOpenAIChat, false},
+		{"/v2/embed", `{"model":"m","texts":["abcd"]}`, `{"embeddings":{},"meta":{"billed_units":{"input_tokens":20}}}`, "m",
+			llm.FormatCohereRerank, false},
+	} {
+		r.handle(sent("", c.answer))
+		read(t, r.post(c.path, c.ask))
+		got := <-r.reports
+		if got.Outcome != llm.OutcomeReported || got.Usage.Input != 20 || got.Request.Model != c.model ||
+			got.Request.Format != c.format || got.Request.Stream != c.stream {
+			t.Errorf("%s: %+v", c.path, got)
+		}
+	}
+	if status, body := r.ask("/acme/large/generate", `{"stream":"x"}`); status != 400 || !strings.HasPrefix(body, `{"error":"`) {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+func TestUnreportedStreamKeepsItsEstimate(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 1000, nil)
+	words, usage := 10, `{"prompt_tokens":3,"completion_tokens":40}`
+	r.answer = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range words {
+			fmt.Fprint(w,
+				"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word\"}}]}\n\n")
+		}
+		fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":%s}\n\ndata: [DONE]\n\n", usage)
+	}
+	read(t, r.post("/v1/chat/completions", streamed))
+	<-r.reports
+	words, usage = 30, "null" // 120 tokens by the ratio
+	read(t, r.post("/v1/chat/completions", streamed))
+	if report := <-r.reports; report.Usage.Output != 40 || report.Estimate.Output != 40 {
+		t.Errorf("%+v", report)
 	}
 }

@@ -277,3 +277,171 @@ func TestLostSlotStopsTheStream(t *testing.T) {
 		}
 	}
 }
+
+// A stream keeps what it holds, its running charges included, and settles it after an hour as after
+// a second. It needs no slot for that.
+func TestStreamKeepsItsHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := core.Must(core.NewMemory(core.Config{}))
+		defer func() { _ = gate.Close(t.Context()) }()
+		p := policy("budget", core.UnitTokens, 1000)
+		m, err := llm.New(llm.Config{
+			Guard: nethttp.Config{Gate: gate}, Budgets: []llm.Budget{{Policy: p, Key: tenant}}, ChargeEvery: 10,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(small)) // 3 + 5
+		q.Header.Set("X-Tenant", "acme")
+		charge := core.Charge{Policy: p, Key: core.Must(core.NewKey(core.Must(tenant(q)))), Cost: core.NoCost}
+		used := func() int64 {
+			d, err := gate.Peek(t.Context(), charge)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.At(0).Used
+		}
+		m.Handler(events(6, func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Hour)
+			if n := used(); n != 18 {
+				t.Errorf("%d units are used after an hour", n)
+			}
+			chat(7, 11)(w, r)
+		})).ServeHTTP(httptest.NewRecorder(), q)
+		time.Sleep(time.Hour)
+		if n := used(); n != 18 {
+			t.Errorf("%d units are used afterwards", n)
+		}
+	})
+}
+
+// What is held goes back if nobody renews it, as when its process has died: the estimate and the
+// running charges. A process that was only paused settles what the stream has used.
+func TestAbandonedHoldsGoBack(t *testing.T) {
+	clock := core.NewManualClock(time.Date(2026, 2, 2, 0, 0, 0, 0, time.UTC))
+	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+		cfg.Guard.Gate = core.Must(core.NewMemory(core.Config{Clock: clock.Now}))
+		cfg.ChargeEvery = 10
+	})
+	r.handle(events(6, func(w http.ResponseWriter, q *http.Request) {
+		clock.Advance(time.Minute - time.Microsecond)
+		if n := r.used(); n != 18 {
+			t.Errorf("%d units are used before the hold ends", n)
+		}
+		clock.Advance(time.Microsecond)
+		if n := r.used(); n != 0 {
+			t.Errorf("%d units are used after the hold", n)
+		}
+		chat(7, 11)(w, q)
+	}))
+	read(t, r.post(chatPath, small))
+	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)
+}
+
+// A stream that has told its usage goes on to its end, although a running charge was denied before.
+func TestAnsweredStreamIsWhole(t *testing.T) {
+	const usage = `data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":20}}` + "\n\n"
+	for cut := range usage {
+		r := newRig(t, core.UnitTokens, 15, func(cfg *llm.Config) {
+			cfg.ChargeEvery, cfg.Overrun = 4, llm.OverrunEnd
+		})
+		all := strings.Repeat(word, 20) + usage + "data: [DONE]\n\n"
+		at := 20*len(word) + cut
+		r.handle(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, all[:at])
+			fmt.Fprint(w, all[at:])
+		})
+		body := read(t, r.post(chatPath, small))
+		whole := strings.HasSuffix(body, "data: [DONE]\n\n")
+		if ended := strings.Contains(body, `"error"`); !whole ||
+			strings.Count(body, "word") != 20 && !ended {
+			t.Fatalf("cut at %d: the client was sent %s", cut, body[max(0, len(body)-200):])
+		}
+	}
+}
+
+// A long stream has few running charges, so that it takes little memory and ends soon.
+func TestLongStreamHasFewCharges(t *testing.T) {
+	charges := 0
+	r := newRig(t, core.UnitTokens, 1_000_000, func(cfg *llm.Config) {
+		cfg.ChargeEvery = 32
+		budget := cfg.Budgets[0].Key
+		cfg.Budgets[0].Key = func(r *http.Request) (string, error) {
+			charges++ // the key is derived for each charge
+			return budget(r)
+		}
+	})
+	r.handle(events(20_000, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":20000}}`+
+			"\n\ndata: [DONE]\n\n")
+	}))
+	read(t, r.post(chatPath, small))
+	r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 20_000}, 20_003)
+	if charges > 25 {
+		t.Errorf("%d charges", charges)
+	}
+}
+
+// Of an encoding that the Meter cannot read, a client can ask for none.
+func TestClientChoosesNoUnreadEncoding(t *testing.T) {
+	for accepts, want := range map[string]string{
+		"br": "identity", "zstd, br": "identity", "gzip;q=0, br": "identity", "br, gzip;q=0.5": "gzip", "": "identity",
+	} {
+		r := newRig(t, core.UnitTokens, 1000, nil)
+		var asked string
+		r.handle(func(w http.ResponseWriter, q *http.Request) {
+			asked = q.Header.Get("Accept-Encoding")
+			chat(1, 1)(w, q)
+		})
+		read(t, r.post(messagesPath, `{"model":"m","max_tokens":5}`, "Accept-Encoding", accepts))
+		if asked != want {
+			t.Errorf("%q: the server was asked for %q, want %q", accepts, asked, want)
+		}
+	}
+}
+
+// Usage is asked for in an unencoded response, because it could not be hidden in an encoded one.
+func TestUsageIsInjected(t *testing.T) {
+	for _, c := range []struct{ body, want, encoding string }{
+		{`{"model":"m","stream":true}`,
+			`{"stream_options":{"include_usage":true},"model":"m","stream":true}`, "identity"},
+		{`{"model":"m","stream":true,"stream_options":{"include_usage":false}}`,
+			`{"model":"m","stream":true,"stream_options":{"include_usage":true}}`, "identity"},
+		{`{"model":"m","stream":false}`, `{"model":"m","stream":false}`, "gzip"},
+	} {
+		r := newRig(t, core.UnitTokens, 100_000, nil)
+		var encoding string
+		r.answer = func(w http.ResponseWriter, q *http.Request) {
+			encoding = q.Header.Get("Accept-Encoding")
+			chat(1, 1)(w, q)
+		}
+		read(t, r.post(chatPath, c.body, "Accept-Encoding", "gzip, br"))
+		if r.asked[0] != c.want || encoding != c.encoding {
+			t.Errorf("the upstream was asked %s with encoding %q", r.asked[0], encoding)
+		}
+	}
+}
+
+// The first event arrives while the upstream waits, also where events may be hidden.
+func TestFirstEventIsNotDelayed(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 1000, nil)
+	seen := make(chan struct{})
+	r.answer = func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, word)
+		_ = http.NewResponseController(w).Flush()
+		<-seen
+		chat(7, 10)(w, q)
+	}
+	response := r.post(chatPath, streamed)
+	first := make([]byte, len(word))
+	if _, err := io.ReadFull(response.Body, first); err != nil || string(first) != word {
+		t.Errorf("%q, %v", first, err)
+	}
+	close(seen)
+	read(t, response)
+	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 10}, 17)
+}
+
+const word = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word\"}}],\"usage\":null}\n\n"
