@@ -112,12 +112,9 @@ func TestSlowBodiesAreCut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				gate := core.Must(core.NewMemory(core.Config{}))
 				defer gate.Close(context.Background())
-				meter, err := llm.New(llm.Config{
+				meter := core.Must(llm.New(llm.Config{
 					Guard: nethttp.Config{Gate: gate}, Budgets: []llm.Budget{{Policy: policy("budget", core.UnitTokens, 1e9), Key: tenant}},
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))
 				listener := make(pipes)
 				server := &http.Server{ReadTimeout: c.timeout, ErrorLog: log.New(io.Discard, "", 0),
 					Handler: meter.Handler(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

@@ -187,10 +187,7 @@ func TestBudgetsVaryByPlansAlone(t *testing.T) {
 	} {
 		gate, budget := newGate(), aMonth(core.UnitTokens, 1000)
 		t.Cleanup(func() { _ = gate.Close(t.Context()) })
-		m, err := llm.New(llm.Config{Guard: nethttp.Config{Gate: gate, Plan: plan}, Budgets: []llm.Budget{budget}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := core.Must(llm.New(llm.Config{Guard: nethttp.Config{Gate: gate, Plan: plan}, Budgets: []llm.Budget{budget}}))
 		ask(m)
 		if varies := hub.Varies.(func(*core.Policy) bool)(budget.Policy); varies != (plan != nil) {
 			t.Errorf("%s: varies %v", name, varies)

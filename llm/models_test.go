@@ -231,7 +231,7 @@ func TestLimitsOfSomeModels(t *testing.T) {
 
 // A plan has limits and caps of single models.
 func TestPlanNamesLimitsByModel(t *testing.T) {
-	set, err := plans.ParseSet([]byte(`
+	set := core.Must(plans.ParseSet([]byte(`
 default: free
 plans:
   free:
@@ -240,14 +240,8 @@ plans:
       requests/large: {limit: 1, calendar: year, in: UTC}
       budget/large: {limit: 30, calendar: year, in: UTC}
     caps: {running/large: 1}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	book, err := plans.New(plans.Config{Set: set, Policies: []string{"requests", "budget"}, Models: []string{"large"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+`)))
+	book := core.Must(plans.New(plans.Config{Set: set, Policies: []string{"requests", "budget"}, Models: []string{"large"}}))
 	defer book.Close()
 	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 		cfg.Models = twoModels()

@@ -17,10 +17,7 @@ import (
 
 func load(t testing.TB, cfg llm.PricesConfig) *llm.Prices {
 	t.Helper()
-	p, err := llm.LoadPrices(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := core.Must(llm.LoadPrices(cfg))
 	t.Cleanup(p.Close)
 	return p
 }
@@ -120,12 +117,9 @@ func TestPricesReload(t *testing.T) {
 	write("1e-06")
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan error, 10)
-		p, err := llm.LoadPrices(llm.PricesConfig{Paths: []string{path}, Observe: func(_ context.Context, e core.Event) {
+		p := core.Must(llm.LoadPrices(llm.PricesConfig{Paths: []string{path}, Observe: func(_ context.Context, e core.Event) {
 			told <- e.(*llm.PricesEvent).Err
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))
 		defer p.Close()
 		m := priced(t, nil, func(cfg *llm.Config) { cfg.Prices = p })
 		cost := func(want int64, events int) {

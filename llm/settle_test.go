@@ -175,15 +175,12 @@ func TestDrainEnds(t *testing.T) {
 		gate := core.Must(core.NewMemory(core.Config{}))
 		defer func() { _ = gate.Close(t.Context()) }()
 		var report llm.ResponseEvent
-		m, err := llm.New(llm.Config{
+		m := core.Must(llm.New(llm.Config{
 			Guard:   nethttp.Config{Gate: gate},
 			Budgets: []llm.Budget{{Policy: policy("budget", core.UnitTokens, 1000), Key: tenant}},
 			Abort:   llm.AbortDrain, DrainFor: time.Hour,
 			Observe: func(_ context.Context, e core.Event) { report = *e.(*llm.ResponseEvent) },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		ctx, leave := context.WithCancel(t.Context())
 		q := httptest.NewRequestWithContext(ctx, http.MethodPost, chatPath,
 			strings.NewReader(streamed))
@@ -285,12 +282,9 @@ func TestStreamKeepsItsHold(t *testing.T) {
 		gate := core.Must(core.NewMemory(core.Config{}))
 		defer func() { _ = gate.Close(t.Context()) }()
 		p := policy("budget", core.UnitTokens, 1000)
-		m, err := llm.New(llm.Config{
+		m := core.Must(llm.New(llm.Config{
 			Guard: nethttp.Config{Gate: gate}, Budgets: []llm.Budget{{Policy: p, Key: tenant}}, ChargeEvery: 10,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		q := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(small)) // 3 + 5
 		q.Header.Set("X-Tenant", "acme")
 		charge := core.Charge{Policy: p, Key: core.Must(core.NewKey(core.Must(tenant(q)))), Cost: core.NoCost}

@@ -143,10 +143,7 @@ func TestWhatEndsTheBackoff(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, err := core.NewMemory(core.Config{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				g := gatetest.Memory(t, core.Config{})
 				var answer int
 				var last time.Duration
 				tr := transport(t, outbound.Config{
@@ -169,9 +166,6 @@ func TestWhatEndsTheBackoff(t *testing.T) {
 				}
 				if (last <= time.Second) != ends || last > 4*time.Second {
 					t.Errorf("the refusal after it cools for %v", last)
-				}
-				if err := g.Close(t.Context()); err != nil {
-					t.Error(err)
 				}
 			})
 		})
@@ -351,10 +345,7 @@ func TestCooldownOutlivesRedis(t *testing.T) {
 // cooldowns that begin.
 func cooldownsOf(t *testing.T, cfg outbound.Config, header http.Header, after ...time.Duration) (all []time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
-		g, err := core.NewMemory(core.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := gatetest.Memory(t, core.Config{})
 		var mu sync.Mutex
 		next := slices.Values(after)
 		waits := make(chan time.Duration, len(after))
@@ -379,9 +370,6 @@ func cooldownsOf(t *testing.T, cfg outbound.Config, header http.Header, after ..
 			sent.Go(func() { _, _ = get(t, tr, "http://example.com/") })
 		}
 		sent.Wait()
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
 	})
 	return all
 }
@@ -470,10 +458,7 @@ func TestReadOfAnyStatusIsRetried(t *testing.T) {
 // A process that stood still asks again for what it has reserved, and does not send it all at once.
 func TestOverdueReservationsAskAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, err := core.NewMemory(core.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := gatetest.Memory(t, core.Config{})
 		var mu sync.Mutex
 		sent := make(map[time.Time]int)
 		tr := transport(t, outbound.Config{
@@ -506,9 +491,6 @@ func TestOverdueReservationsAskAgain(t *testing.T) {
 			if n > 1 {
 				t.Errorf("%d requests were sent at %v", n, at)
 			}
-		}
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -46,10 +46,7 @@ func calmly(t *testing.T, f func() error) {
 
 func transport(t testing.TB, cfg outbound.Config) *outbound.Transport {
 	t.Helper()
-	tr, err := outbound.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := core.Must(outbound.New(cfg))
 	return tr
 }
 
@@ -58,10 +55,7 @@ func newSemaphore(t testing.TB, g *core.Gate, cfg semaphore.Config) *semaphore.S
 	if cfg.Name == "" {
 		cfg.Name = "streams"
 	}
-	s, err := semaphore.New(g, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := core.Must(semaphore.New(g, cfg))
 	return s
 }
 
@@ -272,3 +266,8 @@ func (r *rig) used(p *core.Policy) int64 {
 	r.Helper()
 	return standing(r, r.gate, p, core.Must(outbound.ByHost(request(r, r.Context(), r.upstream.URL)))).Used
 }
+
+// answered is a Base that answers at once.
+var answered = roundTripper(func(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody}, nil
+})

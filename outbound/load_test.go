@@ -45,10 +45,7 @@ type loadDone struct {
 }
 
 func (l *load) transport(t *testing.T, g *core.Gate, base http.RoundTripper) *outbound.Transport {
-	meter, err := llm.NewOutbound(llm.OutboundConfig{CountsCap: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	meter := core.Must(llm.NewOutbound(llm.OutboundConfig{CountsCap: true}))
 	cfg := outbound.Config{
 		Base: base, Gate: g, Meter: meter, MaxWait: l.MaxWait,
 	}

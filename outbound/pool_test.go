@@ -39,10 +39,7 @@ func accounts(t *testing.T, g *core.Gate, algorithms ...core.Algorithm) []outbou
 
 func pool(t testing.TB, cfg outbound.PoolConfig) *outbound.Pool {
 	t.Helper()
-	p, err := outbound.NewPool(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := core.Must(outbound.NewPool(cfg))
 	return p
 }
 
@@ -308,10 +305,7 @@ func unreachable(t *testing.T) string {
 // An upstream to which no connection can be made is left alone for a second.
 func TestPoolLeavesAnUpstreamThatIsDownAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, err := core.NewMemory(core.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := gatetest.Memory(t, core.Config{})
 		dials := 0
 		dead := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 			dials++
@@ -341,9 +335,6 @@ func TestPoolLeavesAnUpstreamThatIsDownAlone(t *testing.T) {
 				t.Errorf("%d dials", dials-before)
 			}
 			time.Sleep(time.Second)
-		}
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
 		}
 	})
 }

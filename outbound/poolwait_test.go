@@ -37,14 +37,8 @@ func hosts(t *testing.T, took time.Duration, cfg outbound.Config, names ...strin
 func inBubble(t *testing.T, f func(t *testing.T, g *core.Gate)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		g, err := core.NewMemory(core.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := gatetest.Memory(t, core.Config{})
 		f(t, g)
-		if err := g.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
 	})
 }
 

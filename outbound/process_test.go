@@ -257,10 +257,7 @@ func TestStormLeavesNothing(t *testing.T) {
 	})
 	b.CloseIdleConnections()
 	before := goleak.IgnoreCurrent()
-	g, err := core.NewRedis(client, core.Config{Timeout: gatetest.LongTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := core.Must(core.NewRedis(client, core.Config{Timeout: gatetest.LongTimeout}))
 	slot := &outbound.Slot{
 		Semaphore: newSemaphore(t, g, semaphore.Config{MaxWaiters: 10_000}),
 		Caps:      []outbound.Cap{{Key: outbound.ByCredential, Limit: limit}},

@@ -95,8 +95,7 @@ func (c *refusal) try(t *testing.T) {
 		c.Now = time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
 	}
 	time.Sleep(time.Until(c.Now)) // a bubble begins in 2000
-	g := core.Must(core.NewMemory(core.Config{}))
-	defer func() { _ = g.Close(t.Context()) }()
+	g := gatetest.Memory(t, core.Config{})
 	var told *outbound.CooldownEvent
 	cfg := outbound.Config{
 		Gate: g, Meter: byPath{}, Route: func(*http.Request) string { return "search" },

@@ -38,10 +38,7 @@ func stream(t *testing.T, more <-chan struct{}) *upstream {
 // holders returns how many slots are held at an upstream.
 func holders(t *testing.T, s *outbound.Slot, url string) (n int) {
 	t.Helper()
-	key, err := outbound.ByCredential(request(t, t.Context(), url))
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := core.Must(outbound.ByCredential(request(t, t.Context(), url)))
 	all, _, err := s.Semaphore.Holders(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)

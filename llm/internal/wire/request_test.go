@@ -152,18 +152,6 @@ func decodeBody(t *testing.T, body []byte) map[string]any {
 	return v
 }
 
-func BenchmarkParseRequest(b *testing.B) {
-	body := []byte(`{"model":"m","messages":[{"role":"user","content":"` +
-		strings.Repeat("Hello, world. ", 1000) + `"}]}`)
-	b.SetBytes(int64(len(body)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := parse(wire.OpenAIChat, body); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // The first guess depends on the kinds of bytes, however the JSON spells them.
 func TestPromptTokens(t *testing.T) {
 	binary := make([]byte, 300)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"reflect"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -436,44 +435,6 @@ func TestOrdinaryEventAllocatesNothing(t *testing.T) {
 			if n := testing.AllocsPerRun(100, write); n != 0 {
 				t.Errorf("%s, hide %v: %v allocations", c.File, hide, n)
 			}
-		}
-	}
-}
-
-func BenchmarkTap(b *testing.B) {
-	out := func([]byte) error { return nil }
-	for _, hide := range []bool{false, true} {
-		b.Run("chat/hide="+strconv.FormatBool(hide), func(b *testing.B) {
-			tap, event := stream(hide), []byte(deltaEvent)
-			b.SetBytes(int64(len(event)))
-			b.ReportAllocs()
-			for b.Loop() {
-				_ = tap.Write(event, out)
-			}
-		})
-	}
-	b.Run("chat/in two writes, hide=true", func(b *testing.B) {
-		tap, event := stream(true), []byte(deltaEvent)
-		b.SetBytes(int64(len(event)))
-		b.ReportAllocs()
-		for b.Loop() {
-			_ = tap.Write(event[:100], out)
-			_ = tap.Write(event[100:], out)
-		}
-	})
-	for _, c := range transcripts(b) {
-		switch c.File {
-		case "responses-text.sse", "messages-text.sse", "messages.json":
-			b.Run(c.File, func(b *testing.B) {
-				body := c.read(b)
-				b.SetBytes(int64(len(body)))
-				b.ReportAllocs()
-				for b.Loop() {
-					tap := newTap(c.format, c.contentType(), "", false)
-					_ = tap.Write(body, out)
-					_ = tap.Close(true, out)
-				}
-			})
 		}
 	}
 }
