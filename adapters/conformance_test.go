@@ -310,6 +310,7 @@ var rows = []row{
 
 	{name: "404", request: "GET /nope", status: 404, own: true, keys: []string{keyfunc.Unmatched}, limits: left(99, 2)},
 	{name: "404 of the root", request: "GET /", status: 404, own: true, keys: []string{keyfunc.Unmatched}},
+	{name: "404 beside a wildcard", request: "GET /t/acme/nope?a=b", status: 404, own: true, keys: []string{keyfunc.Unmatched}},
 	{name: "all 404s share a key", before: []string{"GET /a", "GET /b/c", "GET /d?e"}, request: "GET /nope", status: 429, keys: []string{keyfunc.Unmatched}, limits: refused(97)},
 	{name: "404 spends nothing of a route", before: slices.Repeat([]string{"GET /nope"}, 4), request: "GET /users/1", status: 200, limits: left(96, 2)},
 	{name: "405", request: "PUT /users/1", status: 405, own: true, keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}, limits: left(99, 2)},
@@ -361,9 +362,13 @@ var rows = []row{
 		limits: map[string]string{"Ratelimit": `"p";r=3;t=6`, "Ratelimit-Policy": `"p";q=10;w=60`}},
 	{name: "cost above what is left", root: only(core.PolicyConfig{Algorithm: core.PerMinute(10)}, func(r *nethttp.Rule) { r.Cost = func(*http.Request) int64 { return 7 } }), before: []string{"GET /users/1"}, request: "GET /users/1", status: 429},
 	{name: "scope", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Scope = keyfunc.Must(keyfunc.Header("X-Tenant")) }, request: "GET /users/1", headers: []string{"X-Tenant: acme"}, status: 200, limits: left(99, 2)},
+	{name: "another scope", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Scope = keyfunc.Must(keyfunc.Header("X-Tenant")) }, before: slices.Repeat([]string{"GET /users/1"}, 3), with: []string{"X-Tenant: acme"},
+		request: "GET /users/1", headers: []string{"X-Tenant: other"}, status: 200, limits: left(99, 2)},
 	{name: "no scope", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Scope = keyfunc.Must(keyfunc.Header("X-Tenant")) }, request: "GET /users/1", status: 400, limits: map[string]string{}},
-	{name: "Redis down, local", root: down(core.FailLocal), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 429},
-	{name: "Redis down, open", root: down(core.FailOpen), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 200},
+	{name: "Redis down, local", root: down(core.FailLocal), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 429,
+		limits: map[string]string{"Ratelimit-Policy": `"p";q=2;w=60`, "Retry-After": "30"}},
+	{name: "Redis down, open", root: down(core.FailOpen), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 200,
+		limits: map[string]string{"Ratelimit-Policy": `"p";q=2;w=60`}},
 	{name: "Redis down, closed", root: down(core.FailClosed), request: "GET /users/1", status: 503, limits: map[string]string{"Ratelimit-Policy": `"p";q=2;w=60`, "Retry-After": "1"}},
 	{name: "problem without a type", root: func(_ *fixture, cfg *nethttp.Config) {
 		cfg.Dialect = nethttp.Draft11{Refusal: nethttp.Refusal{ProblemBase: nethttp.AboutBlank}}

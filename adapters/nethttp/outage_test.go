@@ -3,6 +3,7 @@ package nethttp_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,7 +52,11 @@ func TestHeadersInAnOutage(t *testing.T) {
 			g := dead(t)
 			get(served(t, nethttp.Config{Gate: g, Rules: rules(t, hourly)}))
 			h := served(t, nethttp.Config{Gate: g, Rules: rules(t, tt.policies...), Dialect: tt.dialect})
-			expect(t, get(h), tt.status, tt.headers)
+			r := get(h)
+			expect(t, r, tt.status, tt.headers)
+			if s := body(t, r); tt.status == 503 && !strings.Contains(s, "#temporary-reduced-capacity") {
+				t.Errorf("body %s", s)
+			}
 		})
 	}
 }

@@ -39,12 +39,14 @@ plans:
 
 // application is a Gate as an application has it, whose limits the command looks at.
 type application struct {
-	t    *testing.T
-	gate *core.Gate
-	key  core.Key
+	t      *testing.T
+	client redis.UniversalClient
+	gate   *core.Gate
+	key    core.Key
+	flags  []string // of the command, for this Redis
 }
 
-func newApplication(t *testing.T, client redis.UniversalClient) *application {
+func newApplication(t *testing.T, client redis.UniversalClient, flags ...string) *application {
 	t.Helper()
 	gate := core.Must(core.NewRedis(client, core.Config{Timeout: 30 * time.Second, DisableDenialCache: true}))
 	t.Cleanup(func() {
@@ -52,28 +54,22 @@ func newApplication(t *testing.T, client redis.UniversalClient) *application {
 		defer cancel()
 		_ = gate.Close(ctx)
 	})
-	return &application{t, gate, core.Must(core.NewKey("acme", "user-1"))}
+	return &application{t, client, gate, core.Must(core.NewKey("acme", "user-1")), flags}
+}
+
+func limitBy(name string, a core.Algorithm) *core.Policy {
+	return core.Must(core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: a}))
 }
 
 var (
-	apiPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
-		Name: "api", Algorithm: core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 3},
-	}))
-	fastPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
-		Name: "fast", Algorithm: core.TokenBucket{Rate: 1, Per: 2 * time.Second, Burst: 3},
-	}))
+	apiPolicy    = limitBy("api", core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 3})
+	fastPolicy   = limitBy("fast", core.TokenBucket{Rate: 1, Per: 2 * time.Second, Burst: 3})
 	tokensPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
 		Name: "tokens", Raisable: true, Algorithm: core.Calendar{Limit: 100, Every: core.PeriodMonth, In: time.UTC},
 	}))
-	minutePolicy = core.Must(core.NewPolicy(core.PolicyConfig{
-		Name: "minute", Algorithm: core.SlidingWindow{Limit: 5, Window: time.Minute},
-	}))
-	fixedPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
-		Name: "fixed", Algorithm: core.FixedWindow{Limit: 5, Window: time.Hour},
-	}))
-	loginsPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
-		Name: "logins", Algorithm: core.Block{Strikes: 3, Within: time.Minute, For: time.Hour},
-	}))
+	minutePolicy = limitBy("minute", core.SlidingWindow{Limit: 5, Window: time.Minute})
+	fixedPolicy  = limitBy("fixed", core.FixedWindow{Limit: 5, Window: time.Hour})
+	loginsPolicy = limitBy("logins", core.Block{Strikes: 3, Within: time.Minute, For: time.Hour})
 )
 
 // states has the application state its policies in Redis, and waits until they stand there.
@@ -82,9 +78,8 @@ func (a *application) states(policies ...*core.Policy) {
 	for _, p := range policies {
 		hub.State(a.gate, p, false)
 	}
-	client := hub.Of(a.gate).Client.(redis.UniversalClient)
 	for {
-		all := gatetest.Must(inspect.ReadStated(a.t.Context(), client, hub.Of(a.gate).Prefix))(a.t)
+		all := gatetest.Must(inspect.ReadStated(a.t.Context(), a.client, hub.Of(a.gate).Prefix))(a.t)
 		stated := func(p *core.Policy) bool {
 			return slices.ContainsFunc(all, func(s inspect.Stated) bool { return s.Name == p.Name() })
 		}
@@ -125,30 +120,45 @@ type whyJSON struct {
 }
 
 // Each test of a command that changes something runs on one server and on a cluster.
-func eachTopology(t *testing.T, f func(t *testing.T, client redis.UniversalClient, flags []string)) {
+func eachTopology(t *testing.T, f func(t *testing.T, a *application)) {
 	t.Helper()
 	t.Parallel()
 	t.Run("server", func(t *testing.T) {
 		t.Parallel()
 		srv := redistest.Start(t)
-		f(t, srv.Client(t), []string{"--redis", urlOf(srv)})
+		f(t, newApplication(t, srv.Client(t), "--redis", urlOf(srv)))
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		c := redistest.StartCluster(t, 3)
-		f(t, c.Client(t), []string{"--redis", "redis://" + c.Addrs[2]})
+		f(t, newApplication(t, c.Client(t), "--redis", "redis://"+c.Addrs[2]))
 	})
+}
+
+// run runs the command.
+func (a *application) run(args ...string) result {
+	a.t.Helper()
+	return headgate(a.t, slices.Concat(args, a.flags)...)
+}
+
+// why asks why the next request of the key would be denied.
+func (a *application) why(more ...string) (whyJSON, result) {
+	a.t.Helper()
+	return headgateJSON[whyJSON](a.t, slices.Concat([]string{"why", "acme/user-1"}, more, a.flags)...)
+}
+
+// peek returns how the key stands under a policy.
+func (a *application) peek(p *core.Policy) core.Result {
+	a.t.Helper()
+	d := gatetest.Peek(a.t, a.gate, core.Charge{Policy: p, Key: a.key})
+	return d.At(0)
 }
 
 // Why names the rule and the second at which it opens. In that second the request passes.
 func TestWhyThenWaitThenPass(t *testing.T) {
-	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
-		a := newApplication(t, client)
+	eachTopology(t, func(t *testing.T, a *application) {
 		file := write(t, "plans.yaml", changedPlans)
-		why := func(more ...string) (whyJSON, result) {
-			t.Helper()
-			return headgateJSON[whyJSON](t, append(append([]string{"why", "acme/user-1", "--policies", file}, flags...), more...)...)
-		}
+		why := func(more ...string) (whyJSON, result) { return a.why(append(more, "--policies", file)...) }
 		v, r := why()
 		if r.code != exitOK || !v.Passes || len(v.Reasons) != 0 || v.Plan != "free" || v.Override {
 			t.Fatalf("untouched: exit code %d: %+v %s", r.code, v, r.err)
@@ -169,7 +179,7 @@ func TestWhyThenWaitThenPass(t *testing.T) {
 		if got := a.spend(fastPolicy, 1); !got.Allowed {
 			t.Errorf("the request is denied at %v for %v more", opens, got.RetryAfter)
 		}
-		if !strings.Contains(headgate(t, append([]string{"why", "acme/user-1", "--policies", file}, flags...)...).out, "fast") {
+		if !strings.Contains(a.run("why", "acme/user-1", "--policies", file).out, "fast") {
 			t.Error("the table lacks fast")
 		}
 		// Under pro there is room; what the tenant has spent counts for its users.
@@ -188,12 +198,11 @@ func TestWhyThenWaitThenPass(t *testing.T) {
 }
 
 func TestWhySeesBlocksSlotsAndOverrides(t *testing.T) {
-	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
-		a := newApplication(t, client)
+	eachTopology(t, func(t *testing.T, a *application) {
 		file := write(t, "plans.yaml", changedPlans)
 		why := func() whyJSON {
 			t.Helper()
-			v, r := headgateJSON[whyJSON](t, append([]string{"why", "acme/user-1", "--policies", file}, flags...)...)
+			v, r := a.why("--policies", file)
 			if want := map[bool]int{true: exitOK, false: exitNo}[v.Passes]; r.code != want {
 				t.Errorf("exit code %d, want %d", r.code, want)
 			}
@@ -215,7 +224,7 @@ func TestWhySeesBlocksSlotsAndOverrides(t *testing.T) {
 			t.Errorf("released: %+v", v)
 		}
 		set := gatetest.Must(plans.ReadSet(file))(t)
-		book := core.Must(plans.New(plans.Config{Set: set, Client: client}))
+		book := core.Must(plans.New(plans.Config{Set: set, Client: a.client}))
 		defer book.Close()
 		gatetest.NoError(t, book.SetOverride(t.Context(), "acme", plans.Override{Limits: map[string]core.Algorithm{"beta": core.DenyAll{}}}))
 		if v := why(); !v.Override || len(v.Reasons) != 1 || v.Reasons[0].Rule != "beta" || v.RetryAfter != nil {
@@ -225,8 +234,7 @@ func TestWhySeesBlocksSlotsAndOverrides(t *testing.T) {
 }
 
 func TestReset(t *testing.T) {
-	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
-		a := newApplication(t, client)
+	eachTopology(t, func(t *testing.T, a *application) {
 		spendAll := func() {
 			for _, p := range []*core.Policy{apiPolicy, tokensPolicy, loginsPolicy} {
 				for a.spend(p, 1).Allowed {
@@ -236,14 +244,11 @@ func TestReset(t *testing.T) {
 		allowed := func() string {
 			var all []bool
 			for _, p := range []*core.Policy{apiPolicy, tokensPolicy, loginsPolicy} {
-				d := gatetest.Must(a.gate.Peek(t.Context(), core.Charge{Policy: p, Key: a.key}))(t)
-				all = append(all, d.Allowed)
+				all = append(all, a.peek(p).Allowed)
 			}
 			return fmt.Sprint(all)
 		}
-		reset := func(more ...string) result {
-			return headgate(t, append(append([]string{"reset", "acme/user-1"}, flags...), more...)...)
-		}
+		reset := func(more ...string) result { return a.run(append([]string{"reset", "acme/user-1"}, more...)...) }
 		if r := reset(); r.code != exitNothing {
 			t.Errorf("untouched: exit code %d: %s", r.code, r.err)
 		}
@@ -266,12 +271,11 @@ func TestReset(t *testing.T) {
 }
 
 func TestAdjust(t *testing.T) {
-	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
-		a := newApplication(t, client)
+	eachTopology(t, func(t *testing.T, a *application) {
 		file := write(t, "plans.yaml", changedPlans)
 		adjust := func(policy string, more ...string) (adjustView, result) {
 			t.Helper()
-			r := headgate(t, append(append([]string{"adjust", "acme/user-1", policy, "--policies", file, "--json"}, flags...), more...)...)
+			r := a.run(append([]string{"adjust", "acme/user-1", policy, "--policies", file, "--json"}, more...)...)
 			var v adjustView
 			if r.out != "" {
 				v.Changed = strings.Contains(r.out, `"changed": true`)
@@ -279,10 +283,6 @@ func TestAdjust(t *testing.T) {
 			return v, r
 		}
 		a.spend(tokensPolicy, 90)
-		used := func(p *core.Policy) (used, limit int64) {
-			d := gatetest.Must(a.gate.Peek(t.Context(), core.Charge{Policy: p, Key: a.key}))(t)
-			return d.At(0).Used, d.At(0).Limit
-		}
 		if _, r := adjust("tokens", "--give", "10"); r.code != exitNo || !strings.Contains(r.err, "no program states") {
 			t.Errorf("nothing is stated: exit code %d: %s", r.code, r.err)
 		}
@@ -302,12 +302,12 @@ func TestAdjust(t *testing.T) {
 			{[]string{"--raise", "7", "--until", "2099-12-31T00:00:00Z"}, 0, 157, exitOK},
 		} {
 			v, r := adjust("tokens", c.args...)
-			u, l := used(tokensPolicy)
-			if r.code != c.code || v.Changed != (c.code == exitOK) || u != c.used || l != c.limit {
-				t.Errorf("%v: exit code %d, %s%s; used %d of %d, want %d of %d", c.args, r.code, r.out, r.err, u, l, c.used, c.limit)
+			now := a.peek(tokensPolicy)
+			if r.code != c.code || v.Changed != (c.code == exitOK) || now.Used != c.used || now.Limit != c.limit {
+				t.Errorf("%v: exit code %d, %s%s; used %d of %d, want %d of %d", c.args, r.code, r.out, r.err, now.Used, now.Limit, c.used, c.limit)
 			}
 		}
-		v, _ := headgateJSON[whyJSON](t, append([]string{"why", "acme/user-1", "--policies", file}, flags...)...)
+		v, _ := a.why("--policies", file)
 		if i := slices.IndexFunc(v.Limits, func(l struct {
 			Policy, Key            string
 			Limit, Used, Remaining int64
@@ -320,8 +320,8 @@ func TestAdjust(t *testing.T) {
 		if _, r := adjust("api", "--give", "2"); r.code != exitOK {
 			t.Errorf("bucket: exit code %d: %s", r.code, r.err)
 		}
-		if u, _ := used(apiPolicy); u > 1 {
-			t.Errorf("bucket: %d used", u)
+		if now := a.peek(apiPolicy); now.Used > 1 {
+			t.Errorf("bucket: %d used", now.Used)
 		}
 		for want, args := range map[string][]string{
 			"is no quota":               {"api", "--raise", "1", "--until", "1h"},
@@ -356,37 +356,26 @@ func TestAdjust(t *testing.T) {
 
 // A raise of a key needs no file: programs state their policies.
 func TestWhyAsksPrograms(t *testing.T) {
-	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
-		a := newApplication(t, client)
-		why := func() (whyJSON, result) {
-			t.Helper()
-			return headgateJSON[whyJSON](t, append([]string{"why", "acme/user-1"}, flags...)...)
-		}
-		if v, r := why(); r.code != exitUnknown || v.Passes {
+	eachTopology(t, func(t *testing.T, a *application) {
+		if v, r := a.why(); r.code != exitUnknown || v.Passes {
 			t.Errorf("nothing is stated: exit code %d: %s%s", r.code, r.out, r.err)
 		}
 		a.spend(tokensPolicy, 90)
 		a.states(tokensPolicy)
-		if v, r := why(); r.code != exitOK || !v.Passes {
+		if v, r := a.why(); r.code != exitOK || !v.Passes {
 			t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
 		}
 		a.spend(tokensPolicy, 10)
-		if v, r := why(); r.code != exitNo || len(v.Reasons) != 1 || v.Reasons[0].Rule != "tokens" {
+		if v, r := a.why(); r.code != exitNo || len(v.Reasons) != 1 || v.Reasons[0].Rule != "tokens" {
 			t.Errorf("spent: exit code %d: %s%s", r.code, r.out, r.err)
 		}
 	})
 }
 
 func TestBlock(t *testing.T) {
-	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
-		a := newApplication(t, client)
-		block := func(args ...string) result {
-			return headgate(t, append(append([]string{"block"}, args...), flags...)...)
-		}
-		blocked := func() bool {
-			d := gatetest.Must(a.gate.Peek(t.Context(), core.Charge{Policy: loginsPolicy, Key: a.key, Cost: core.NoCost}))(t)
-			return !d.Allowed
-		}
+	eachTopology(t, func(t *testing.T, a *application) {
+		block := func(args ...string) result { return a.run(append([]string{"block"}, args...)...) }
+		blocked := func() bool { return !a.peek(loginsPolicy).Allowed }
 		if r := block("acme/user-1", "logins", "--lift"); r.code != exitNothing {
 			t.Errorf("lift of none: exit code %d: %s", r.code, r.err)
 		}
@@ -405,7 +394,7 @@ func TestBlock(t *testing.T) {
 		if r := block("--list", "logins"); r.code != exitOK || !strings.Contains(r.out, "acme/user-1  1h59m") && !strings.Contains(r.out, "acme/user-1  2h0m0s") {
 			t.Errorf("list: exit code %d: %s%s", r.code, r.out, r.err)
 		}
-		if r := headgate(t, append([]string{"show", "acme/user-1"}, flags...)...); !strings.Contains(r.out, "blocked for") {
+		if r := a.run("show", "acme/user-1"); !strings.Contains(r.out, "blocked for") {
 			t.Errorf("show: %s%s", r.out, r.err)
 		}
 		if r := block("acme/user-1", "logins", "--lift"); r.code != exitOK || blocked() {
@@ -428,8 +417,7 @@ func TestBlock(t *testing.T) {
 }
 
 func TestEvict(t *testing.T) {
-	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
-		a := newApplication(t, client)
+	eachTopology(t, func(t *testing.T, a *application) {
 		streams := core.Must(semaphore.New(a.gate, semaphore.Config{Name: "streams", TTL: 30 * time.Second}))
 		tenant := core.Must(core.NewKey("acme"))
 		acquire := func(key core.Key) *semaphore.Lease {
@@ -439,7 +427,7 @@ func TestEvict(t *testing.T) {
 		}
 		one, two, other := acquire(a.key), acquire(a.key), acquire(core.Must(core.NewKey("acme", "user-2")))
 		evict := func(args ...string) result {
-			return headgate(t, append(append([]string{"evict", "acme/user-1", "streams"}, args...), flags...)...)
+			return a.run(append([]string{"evict", "acme/user-1", "streams"}, args...)...)
 		}
 		lost := func(l *semaphore.Lease) {
 			t.Helper()
@@ -455,7 +443,7 @@ func TestEvict(t *testing.T) {
 		if r := evict("nobody"); r.code != exitNothing {
 			t.Errorf("unknown id: exit code %d: %s", r.code, r.err)
 		}
-		shown, _ := headgateJSON[showJSON](t, append([]string{"show", "acme/user-1"}, flags...)...)
+		shown, _ := headgateJSON[showJSON](t, append([]string{"show", "acme/user-1"}, a.flags...)...)
 		id := ""
 		for _, h := range shown.Semaphores[0].Holders {
 			if h.Token == one.Token() {
@@ -512,8 +500,7 @@ func TestPersonIsAsked(t *testing.T) {
 
 // A limit that the program gives a key itself is not known, so why never says that it passes.
 func TestWhyDoesNotKnowLimitsOfCharges(t *testing.T) {
-	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
-		a := newApplication(t, client)
+	eachTopology(t, func(t *testing.T, a *application) {
 		own := core.Calendar{Limit: 3, Every: core.PeriodMonth, In: time.UTC}
 		charge := core.Charge{Policy: core.Must(core.NewPolicy(core.PolicyConfig{
 			Name: "month", Algorithm: core.Calendar{Limit: 1000, Every: core.PeriodMonth, In: time.UTC},
@@ -522,7 +509,7 @@ func TestWhyDoesNotKnowLimitsOfCharges(t *testing.T) {
 			t.Fatal(d, err)
 		}
 		a.states(charge.Policy)
-		r := headgate(t, append([]string{"why", "acme/user-1"}, flags...)...)
+		r := a.run("why", "acme/user-1")
 		if r.code != exitUnknown || !strings.Contains(r.out, "is not known") ||
 			strings.Contains(r.out, "month at acme/user-1 passes") || !strings.Contains(r.out, "calendar, 3 used") {
 			t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
@@ -530,7 +517,7 @@ func TestWhyDoesNotKnowLimitsOfCharges(t *testing.T) {
 		// A file of plans that has it, makes it known.
 		file := write(t, "plans.yaml",
 			"default: free\nplans: {free: {limits: {month: {limit: 3, calendar: month, in: UTC}}}}\n")
-		r = headgate(t, append([]string{"why", "acme/user-1", "--policies", file}, flags...)...)
+		r = a.run("why", "acme/user-1", "--policies", file)
 		if r.code != exitNo || !strings.Contains(r.out, "3 of 3") {
 			t.Errorf("with a file: exit code %d: %s%s", r.code, r.out, r.err)
 		}
@@ -539,13 +526,13 @@ func TestWhyDoesNotKnowLimitsOfCharges(t *testing.T) {
 
 // What a process held that died has come back when its hold is over.
 func TestHoldsThatAreOverDoNotCount(t *testing.T) {
-	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
+	eachTopology(t, func(t *testing.T, a *application) {
 		for name, limit := range map[string]core.Algorithm{
 			"month":   core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC},
 			"window":  core.FixedWindow{Limit: 10, Window: 24 * time.Hour},
 			"credits": core.TokenBucket{Burst: 10},
 		} {
-			dead := newApplication(t, client)
+			dead := newApplication(t, a.client, append([]string{"acme/" + name}, a.flags...)...)
 			dead.key = core.Must(core.NewKey("acme", name))
 			p := core.Must(core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: limit, Hold: 2 * time.Second}))
 			if _, d, err := dead.gate.Charge(t.Context(), core.Charge{Policy: p, Key: dead.key, Cost: 10}); err != nil || !d.Allowed {
@@ -555,9 +542,8 @@ func TestHoldsThatAreOverDoNotCount(t *testing.T) {
 			if err := dead.gate.Close(t.Context()); err != nil { // nobody renews the hold
 				t.Fatal(err)
 			}
-			flags := append([]string{"acme/" + name}, flags...)
 			used := func() *int64 { // show writes nothing, so it looks first
-				v, r := headgateJSON[struct{ Limits []struct{ Used *int64 } }](t, append([]string{"show"}, flags...)...)
+				v, r := headgateJSON[struct{ Limits []struct{ Used *int64 } }](t, append([]string{"show"}, dead.flags...)...)
 				if len(v.Limits) != 1 {
 					t.Fatalf("%s: exit code %d: %s%s", name, r.code, r.out, r.err)
 				}
@@ -569,7 +555,7 @@ func TestHoldsThatAreOverDoNotCount(t *testing.T) {
 					t.Fatalf("%s: show says that %v are used", name, u)
 				}
 			}
-			if r := headgate(t, append([]string{"why"}, flags...)...); r.code != exitOK || !strings.Contains(r.out, "0 of 10") {
+			if r := dead.run("why"); r.code != exitOK || !strings.Contains(r.out, "0 of 10") {
 				t.Errorf("%s: why: exit code %d: %s%s", name, r.code, r.out, r.err)
 			}
 		}
@@ -608,13 +594,11 @@ func TestRightsSuffice(t *testing.T) {
 		{[]int{1, 2}, []string{"evict", "acme/user-1", "streams", "--all"}},
 		{[]int{1}, []string{"ping"}},
 	} {
-		words := []any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~hg:*", "&hg:*"}
+		words := "reset on >secret ~hg:* &hg:*"
 		for _, line := range c.lines {
-			for command := range strings.FieldsSeq(features[line-1].commands) {
-				words = append(words, "+"+command)
-			}
+			words += " " + allow(features[line-1].commands)
 		}
-		gatetest.NoError(t, srv.Client(t).Do(t.Context(), words...).Err())
+		acl(t, srv.Client(t), "app", words)
 		start := time.Now()
 		r := headgate(t, append(c.args, "--redis", "redis://app:secret@"+srv.Addr)...)
 		if r.code != exitOK || strings.Contains(r.err, "NOPERM") {

@@ -36,6 +36,19 @@ func (p *pingJSON) has(level, problem, advice string) bool {
 
 func urlOf(s *redistest.Server) string { return "redis://" + s.Addr }
 
+// acl changes a user of Redis.
+func acl(t *testing.T, client *redis.Client, user, words string) {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", user}
+	for word := range strings.FieldsSeq(words) {
+		args = append(args, word)
+	}
+	gatetest.NoError(t, client.Do(t.Context(), args...).Err())
+}
+
+// allow returns the rights to run commands.
+func allow(commands string) string { return "+" + strings.Join(strings.Fields(commands), " +") }
+
 // The lines of rights in docs/redis.md are those that ping checks.
 func TestRightsAreThoseOfDocumentation(t *testing.T) {
 	t.Parallel()
@@ -66,11 +79,7 @@ func TestEveryMissingRightIsFound(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	given := "+eval +evalsha +ping +del +pexpire"
-	args := []any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~hg:*", "&hg:*"}
-	for word := range strings.FieldsSeq(given) {
-		args = append(args, word)
-	}
-	gatetest.NoError(t, srv.Client(t).Do(t.Context(), args...).Err())
+	acl(t, srv.Client(t), "app", "reset on >secret ~hg:* &hg:* "+given)
 	r := &rights{client: srv.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" }), key: "hg:{ping}:rights"}
 	gatetest.NoError(t, r.find(t.Context(), true))
 	for _, f := range features {
@@ -111,26 +120,17 @@ func TestPingNamesMissingRights(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
-	acl := func(words ...string) {
-		t.Helper()
-		args := []any{"ACL", "SETUSER", "app"}
-		for _, w := range words {
-			args = append(args, w)
-		}
-		gatetest.NoError(t, admin.Do(t.Context(), args...).Err())
-	}
-	all := []string{"reset", "on", ">secret", "~hg:*", "&hg:*", "+info", "+acl|whoami"}
+	user := func(words string) { t.Helper(); acl(t, admin, "app", words) }
+	all := "reset on >secret ~hg:* &hg:* +info +acl|whoami"
 	for _, f := range features {
-		for command := range strings.FieldsSeq(f.commands) {
-			all = append(all, "+"+command)
-		}
+		all += " " + allow(f.commands)
 	}
 	app := "redis://app:secret@" + srv.Addr
 	ping := func() (pingJSON, result) {
 		t.Helper()
 		return headgateJSON[pingJSON](t, "ping", "--redis", app)
 	}
-	acl(all...)
+	user(all)
 	if p, r := ping(); r.code != exitOK || len(p.Servers[0].Missing) > 0 || p.Servers[0].User != "app" {
 		t.Fatalf("exit code %d: %+v", r.code, p)
 	}
@@ -139,7 +139,7 @@ func TestPingNamesMissingRights(t *testing.T) {
 			continue
 		}
 		for command := range strings.FieldsSeq(f.commands) {
-			acl("-" + command)
+			user("-" + command)
 			p, r := ping()
 			isLimits := strings.Contains(" "+features[0].commands+" ", " "+command+" ")
 			level, code := "warning", exitOK
@@ -152,17 +152,17 @@ func TestPingNamesMissingRights(t *testing.T) {
 			if command != "eval" && !slices.Equal(p.Servers[0].Missing, []string{command}) {
 				t.Errorf("without %s: %v are missing", command, p.Servers[0].Missing)
 			}
-			acl("+" + command)
+			user("+" + command)
 		}
 	}
 	for word, grant := range map[string]string{"resetkeys": "~hg:*", "resetchannels": "&hg:*"} {
-		acl(word)
+		user(word)
 		if p, _ := ping(); !slices.ContainsFunc(p.Findings, func(f finding) bool { return strings.Contains(f.Advice, grant) }) {
 			t.Errorf("%s: %+v", word, p.Findings)
 		}
-		acl(grant)
+		user(grant)
 	}
-	acl("-info")
+	user("-info")
 	if p, r := ping(); r.code != exitOK || !p.has("note", "INFO is forbidden", "+info") {
 		t.Errorf("without info: exit code %d: %+v", r.code, p)
 	}
@@ -212,7 +212,7 @@ func TestPingOfCluster(t *testing.T) {
 		}
 	}
 	// One node may have rights of its own.
-	gatetest.NoError(t, c.Nodes[1].Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "-spublish").Err())
+	acl(t, c.Nodes[1].Client(t), "default", "-spublish")
 	p, _ = headgateJSON[pingJSON](t, "ping", "--redis", "redis://"+c.Addrs[0])
 	if len(p.Findings) == 0 || !p.has("warning", "semaphores on a cluster: spublish", "+spublish") {
 		t.Errorf("%+v", p.Findings)

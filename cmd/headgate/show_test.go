@@ -311,11 +311,7 @@ func TestShowOnClusterWithItsRights(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
 	spent := fill(t, c.Client(t), "hg")
 	for _, n := range c.Nodes {
-		args := []any{"ACL", "SETUSER", "reader", "on", ">secret", "~hg:*", "+cluster|slots"}
-		for command := range strings.FieldsSeq(features[len(features)-1].commands) {
-			args = append(args, "+"+command)
-		}
-		gatetest.NoError(t, n.Client(t).Do(t.Context(), args...).Err())
+		acl(t, n.Client(t), "reader", "on >secret ~hg:* +cluster|slots "+allow(features[len(features)-1].commands))
 	}
 	a, r := headgateJSON[showJSON](t, "show", "acme/user-1", "--redis", "redis://reader:secret@"+c.Addrs[1])
 	if r.code != exitOK || len(a.Limits) != 6 || len(a.Semaphores) != 1 {
@@ -324,7 +320,7 @@ func TestShowOnClusterWithItsRights(t *testing.T) {
 	checkLimits(t, &a, spent, c.Addrs...)
 	checkSlots(t, c.Addrs[0], &a)
 	for _, n := range c.Nodes {
-		gatetest.NoError(t, n.Client(t).Do(t.Context(), "ACL", "SETUSER", "reader", "-hgetall").Err())
+		acl(t, n.Client(t), "reader", "-hgetall")
 	}
 	r = headgate(t, "show", "acme/user-1", "--redis", "redis://reader:secret@"+c.Addrs[1])
 	if r.code != exitMisconfigured || !strings.Contains(r.err, "+hgetall; headgate ping lists") {
