@@ -143,15 +143,15 @@ func TestAlternatingPeriods(t *testing.T) {
 			eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 				p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(limits...)})
 				c.Set(noon)
-				const days = 5
+				const days = 3
 				got := int64(0)
-				for i := range days * 48 {
+				for i := range days * 24 {
 					n, _, err := atMost(g, t.Context(), under(i, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 100})...)
 					if err != nil {
 						t.Fatal(err)
 					}
 					got += n
-					c.Advance(30 * time.Minute)
+					c.Advance(time.Hour)
 				}
 				if got < 2*10*days || got > 2*10*(days+1) {
 					t.Errorf("%d admitted in %d days", got, days)
@@ -173,7 +173,7 @@ func TestNarrowerLimitDrains(t *testing.T) {
 		charge := core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1}
 		limits := []core.Algorithm{wide, narrow}
 		rng := rand.New(rand.NewPCG(1, 2))
-		for range 300 {
+		for range rounds(t, 300) {
 			charge.Limit = limits[rng.IntN(2)]
 			charge.Cost = 1 + rng.Int64N(5)
 			d := gatetest.Must(g.Decide(t.Context(), charge))(t)

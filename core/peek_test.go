@@ -2,10 +2,8 @@ package core_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/redistest"
 )
 
 func TestPeekTellsUsage(t *testing.T) {
@@ -42,26 +40,4 @@ func ask(key core.Key, policies ...*core.Policy) (charges []core.Charge) {
 		charges = append(charges, core.Charge{Policy: p, Key: key, Cost: core.NoCost})
 	}
 	return charges
-}
-
-// A Peek takes one round trip, and asks for an exhausted key too.
-func TestPeekTakesOneRoundTrip(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
-	key := newKey(t, "acme")
-	api, day := limited(t, "api", frozen(1)), limited(t, "day", core.Calendar{Limit: 1, Every: core.PeriodYear, In: time.UTC})
-	decide(t, g, core.Charge{Policy: api, Key: key, Cost: 1}, core.Charge{Policy: day, Key: key, Cost: 1})
-	if _, err := g.Peek(t.Context(), ask(key, api, day)...); err != nil { // the server learns the script
-		t.Fatal(err)
-	}
-	before := s.Calls(t, "evalsha", "eval")
-	for range 10 {
-		if d, err := g.Peek(t.Context(), ask(key, api, day)...); err != nil || d.At(0).Used != 1 || d.At(1).Used != 1 {
-			t.Fatalf("%v, %s", err, show(d))
-		}
-	}
-	if n := s.Calls(t, "evalsha", "eval") - before; n != 10 {
-		t.Errorf("10 calls ran %d scripts", n)
-	}
 }

@@ -435,14 +435,13 @@ func TestPeriodStartsWhileCallersWait(t *testing.T) {
 func TestForeignValueDeniesOnlyItsCaller(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{
-		"a list", "", "text", "nan", "xx0000000000000001", "0x0000000000000001", "1 0x1a2b3c4d5e6f70",
-		"4200000000000000010", "12345678901234567890123", "1.5", "-5", "1 2", "1 2 3 x",
-		"9999999999999999 3 7",
-		"12345678901234567890123 0 1", strings.Repeat("9", 400) + " 0 1",
+		"a list", "", "text", "-5", "xx0000000000000001", "1 0x1a2b3c4d5e6f70", "4200000000000000010", "1 2 3 x",
+		"9999999999999999 3 7", "12345678901234567890123 0 1",
 		"1800000000000000 0 1 0 0 12345678901234567890123 1800000000000000 0",
 		strings.Repeat("            1e30", 6), // resembles a log
 	} {
 		t.Run(value, func(t *testing.T) {
+			t.Parallel()
 			eachBusyGate(t, core.Config{}, func(q *busyGate) {
 				slow := core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}
 				if strings.HasSuffix(value, " 3 7") { // the fraction of a state

@@ -18,7 +18,7 @@ func budgets() int {
 	if long() {
 		return 5000
 	}
-	return 500
+	return 200
 }
 
 // spentBefore is the ledger's figure of a budget.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,7 +80,9 @@ func TestDenialSpendsNothing(t *testing.T) {
 		for _, denier := range deniers {
 			for at := range policies {
 				for from := 0; from < len(others); from += policies - 1 {
-					n++
+					if n++; n%3 != 0 && !strings.Contains(t.Name(), "memory") {
+						continue
+					}
 					used := n%2 == 0
 					keys := []core.Key{newKey(t, "t", strconv.Itoa(n)), newKey(t, "t", strconv.Itoa(n), "u")}
 					rest := others[from:]

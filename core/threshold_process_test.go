@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	crossedKeys   = 1000 // of the calendar between processes; a fifth of them otherwise
+	crossedKeys   = 300 // of the calendar between processes; a fifth of them otherwise
 	crossedLimit  = 20
 	crossedRounds = 2 // of each of 16 goroutines: 32 units of each key are asked for
 )
@@ -116,7 +116,7 @@ func crossAndTell(t *testing.T, client redis.UniversalClient, name string) {
 // prefixOf returns where Gates cross the thresholds of a limit.
 func prefixOf(name string) string { return strings.ReplaceAll(name, " ", "-") }
 
-// Four processes with four goroutines each tell each threshold of 1,000 keys once.
+// Four processes with four goroutines each tell each threshold of many keys once.
 func TestProcessesTellThresholdsOnce(t *testing.T) {
 	t.Parallel()
 	children := startProcesses(t, redistest.Start(t))
@@ -174,25 +174,25 @@ func TestThresholdsTakeNoRoundTrip(t *testing.T) {
 	s := redistest.Start(t)
 	l := new(told)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
-	c := core.Charge{Policy: watched(t, core.Calendar{Limit: 1000, Every: core.PeriodYear, In: time.UTC}), Key: newKey(t, "k"), Cost: 1}
+	c := core.Charge{Policy: watched(t, core.Calendar{Limit: 100, Every: core.PeriodYear, In: time.UTC}), Key: newKey(t, "k"), Cost: 1}
 	decide(t, g, c, core.Charge{Policy: limited(t, "other", frozen(10)), Key: newKey(t, "k")})
 	decide(t, g, c) // the server has learnt the script of one charge too
 	scripts := func() int64 { return s.Calls(t, "evalsha", "eval") }
 	before := scripts()
-	for range 797 {
+	for range 77 {
 		decide(t, g, c)
 	}
 	l.want(t, g)
-	if n := scripts() - before; n != 797 {
-		t.Errorf("797 decisions below the thresholds ran %d scripts", n)
+	if n := scripts() - before; n != 77 {
+		t.Errorf("77 decisions below the thresholds ran %d scripts", n)
 	}
 	before = scripts()
-	for range 100 {
+	for range 10 {
 		decide(t, g, c)
 	}
-	l.want(t, g, "p k 80%: 800 of 1000")
-	if n := scripts() - before; n != 102 { // a claim, a mark
-		t.Errorf("100 decisions that reach one threshold ran %d scripts", n)
+	l.want(t, g, "p k 80%: 80 of 100")
+	if n := scripts() - before; n != 12 { // a claim, a mark
+		t.Errorf("10 decisions that reach one threshold ran %d scripts", n)
 	}
 }
 

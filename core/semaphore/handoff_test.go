@@ -69,7 +69,7 @@ func TestHandoffTakesTwoCalls(t *testing.T) {
 	server := redistest.Start(t)
 	h := semaphores(t, server)
 	h.run(3) // so that every Gate is subscribed
-	const turns = 50
+	const turns = 20
 	before := server.Calls(t, "evalsha", "eval")
 	h.run(turns)
 	if n := server.Calls(t, "evalsha", "eval") - before; n > (2*turns+1)*contenders {

@@ -184,32 +184,6 @@ func TestLeasesSurviveFailover(t *testing.T) {
 	}
 }
 
-// On a cluster a waiter is notified, whatever node its key is on.
-func TestWaitersAreNotifiedOnCluster(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t, 3)
-	for i, client := range []*redis.ClusterClient{c.Client(t), c.Client(t)} {
-		g := redisGate(t, client, core.Config{})
-		sem := newSemaphore(t, g, semaphore.Config{TTL: time.Hour})
-		for _, outermost := range []string{"a", "b", "c", "d"} { // on every node
-			tenant := semaphore.Cap{Key: newKey(t, outermost), Limit: 2}
-			user := semaphore.Cap{Key: newKey(t, outermost, "user"), Limit: 1}
-			first := acquire(t, sem, tenant, user)
-			granted := enqueue(t, sem, tenant, user)
-			release(t, first)
-			release(t, <-granted)
-		}
-		if err := g.Close(t.Context()); err != nil {
-			t.Errorf("%d: %v", i, err)
-		}
-	}
-	for _, s := range c.Nodes {
-		if keys := redistest.Keys(t, s.Client(t), "*"); len(keys) > 0 {
-			t.Errorf("keys remain: %v", keys)
-		}
-	}
-}
-
 // While Redis is stopped, the failure mode answers every caller. A caller that waits in this
 // process returns to Redis when Redis answers again.
 func TestWaitersReturnToRedis(t *testing.T) {

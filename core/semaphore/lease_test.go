@@ -137,7 +137,7 @@ func TestMutexExcludesOthers(t *testing.T) {
 			m := gatetest.Must(semaphore.NewMutex(g, semaphore.MutexConfig{Name: name, Poll: poll}))(t)
 			key, n, last := newKey(t, "k"), 0, int64(0)
 			done := make(chan struct{})
-			for range 8 {
+			for range 4 {
 				go func() {
 					defer func() { done <- struct{}{} }()
 					for range 5 {
@@ -157,10 +157,10 @@ func TestMutexExcludesOthers(t *testing.T) {
 					}
 				}()
 			}
-			for range 8 {
+			for range 4 {
 				<-done
 			}
-			if n != 40 {
+			if n != 20 {
 				t.Errorf("%s: %d turns", name, n)
 			}
 		}

@@ -3,7 +3,6 @@ package gatetest
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -77,28 +76,4 @@ func OnNodes(
 		}
 	}
 	return keys
-}
-
-// Paired returns the median over several rounds of the time of f divided by that of g. It measures
-// g just before and just after f. A block is long enough to settle: the cost of a call depends on
-// whether the processors were asleep before it, and so on what ran before.
-func Paired(f, g func()) float64 {
-	block := func(f func()) float64 {
-		start, calls := time.Now(), 0
-		for ; time.Since(start) < 500*time.Millisecond; calls++ {
-			f()
-		}
-		return float64(time.Since(start)) / float64(calls)
-	}
-	block(f)
-	ratios := make([]float64, 7)
-	before := block(g)
-	for i := range ratios {
-		own := block(f)
-		after := block(g)
-		ratios[i] = 2 * own / (before + after)
-		before = after
-	}
-	slices.Sort(ratios)
-	return ratios[len(ratios)/2]
 }

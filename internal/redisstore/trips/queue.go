@@ -76,8 +76,8 @@ func (q *queue) do(ctx context.Context, k *Call) error {
 }
 
 // leads reports whether a call's own caller sends it, because nothing else waits. To hand it to
-// another goroutine would make a lone decision a fifth slower (BenchmarkDecide), which is felt only
-// near to a server. So a sender greets a server that is far, or new, and a crowd, whose other callers
+// another goroutine would make a lone decision a fifth slower (go -C bench run . -only decisions),
+// which is felt only near to a server. So a sender greets a server that is far, or new, and a crowd, whose other callers
 // are about to ask. It also takes the calls of a process that stalls for a good part of what a call may
 // take: their callers leave in time, and the answers are read later. Of the calls that insist, only a
 // release has its caller send it, unless the release may wait for longer than sendAlone does, or the
