@@ -20,6 +20,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // pages returns README, CONTRIBUTING and the pages under docs.
@@ -34,10 +36,7 @@ func pages(t *testing.T) []string {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := gatetest.Must(os.ReadFile(path))(t)
 	return string(text)
 }
 
@@ -227,10 +226,7 @@ func TestDocumentationCompiles(t *testing.T) {
 func recipes(t *testing.T) (all string) {
 	t.Helper()
 	for _, folder := range []string{"recipes", "frameworks"} {
-		files, err := filepath.Glob(filepath.Join("_examples", folder, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := gatetest.Must(filepath.Glob(filepath.Join("_examples", folder, "*.go")))(t)
 		for _, f := range files {
 			all += read(t, f)
 		}

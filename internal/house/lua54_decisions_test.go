@@ -218,21 +218,13 @@ func newDecisions(t *testing.T) *decisions {
 	t.Cleanup(func() { _, _ = client.Close(), plain.Close() })
 	h.plain = plain
 	for _, source := range injected {
-		if err := client.ScriptLoad(t.Context(), source).Err(); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, client.ScriptLoad(t.Context(), source).Err())
 	}
 	client.AddHook(h)
-	gate, err := core.NewRedis(client, core.Config{DisableDenialCache: true, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := gatetest.Must(core.NewRedis(client, core.Config{DisableDenialCache: true, Timeout: time.Minute}))(t)
 	// The context has ended then, so Close releases the slots that are still held.
 	t.Cleanup(func() { _ = gate.Close(t.Context()) })
-	slots, err := semaphore.New(gate, semaphore.Config{Name: "slots"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	slots := gatetest.Must(semaphore.New(gate, semaphore.Config{Name: "slots"}))(t)
 	d := &decisions{T: t, clockHook: h, rng: seededRand(t), gate: gate, slots: slots}
 	for i, algorithm := range []core.Algorithm{
 		core.PerSecond(10), core.TokenBucket{Rate: 7, Per: time.Second, Burst: 9},

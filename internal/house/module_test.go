@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // The FAQ names the modules that go.mod requires and no package links.
@@ -45,10 +47,7 @@ func TestFAQNamesModulesOfTests(t *testing.T) {
 // A module that imports one adapter gets no other framework, and nothing that only tests or
 // benchmarks need.
 func TestUserModuleHasNoForeignDependencies(t *testing.T) {
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := gatetest.Must(os.Getwd())(t)
 	testModules := []string{
 		"miniredis", "gopher-lua", "pgregory.net/rapid", "testify", "ginkgo", "gomega", "coder/websocket", "porcupine", "httpsfv", "goleak",
 		"redis_rate", "ulule", "throttled", "zeromicro", "httprate", "redislock", "redsync", "rueidis", "gonum",
@@ -69,9 +68,7 @@ func TestUserModuleHasNoForeignDependencies(t *testing.T) {
 			dir := t.TempDir()
 			write := func(name, text string) {
 				t.Helper()
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				gatetest.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 			}
 			entry := "Middleware"
 			if c.adapter == "nethttp" {

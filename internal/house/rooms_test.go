@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // room is a type-checked package of this module, without its tests.
@@ -35,10 +37,7 @@ type roomFile struct {
 
 func loadRooms(t *testing.T) []room {
 	t.Helper()
-	rooms, err := rooms()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rooms := gatetest.Must(rooms())(t)
 	return rooms
 }
 
@@ -108,10 +107,7 @@ func modules(t *testing.T, isRoot func(listedPackage) bool) (all []string) {
 
 func listPackages(t *testing.T) []listedPackage {
 	t.Helper()
-	packages, err := listed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	packages := gatetest.Must(listed())(t)
 	return packages
 }
 

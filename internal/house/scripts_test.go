@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -224,13 +225,8 @@ func TestScriptsFollowTheirContract(t *testing.T) {
 		for _, name := range []string{"decide", injectedDecide} {
 			script := scripts[name]
 			t.Run(name, func(t *testing.T) {
-				if err := client.Del(ctx, key, other).Err(); err != nil {
-					t.Fatal(err)
-				}
-				sha, err := client.ScriptLoad(ctx, script).Result()
-				if err != nil {
-					t.Fatal(err)
-				}
+				gatetest.NoError(t, client.Del(ctx, key, other).Err())
+				sha := gatetest.Must(client.ScriptLoad(ctx, script).Result())(t)
 				run := func(requests ...any) []int64 {
 					t.Helper()
 					// Both limits are one in 10 s, with bursts of 10 and 1.
@@ -241,10 +237,7 @@ func TestScriptsFollowTheirContract(t *testing.T) {
 					if name == injectedDecide {
 						args = append(args, now)
 					}
-					reply, err := client.EvalSha(ctx, sha, []string{key, other}, args...).Int64Slice()
-					if err != nil {
-						t.Fatal(err)
-					}
+					reply := gatetest.Must(client.EvalSha(ctx, sha, []string{key, other}, args...).Int64Slice())(t)
 					return reply
 				}
 				first := run("decide", 1, 2, 1, 1, 5, 40_000_000, 0, 2, 13, 10_000_000, 1)

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // The most that Headgate may add to a stripped program. These are the sizes with Go 1.26 and a
@@ -60,10 +62,7 @@ func TestWeight(t *testing.T) {
 
 func open(t *testing.T, file string) *elf.File {
 	t.Helper()
-	program, err := elf.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := gatetest.Must(elf.Open(file))(t)
 	t.Cleanup(func() { _ = program.Close() })
 	return program
 }
@@ -71,10 +70,7 @@ func open(t *testing.T, file string) *elf.File {
 // checkInitializers finds functions of go-redis that are no part of its initialization.
 func checkInitializers(t *testing.T, program *elf.File) {
 	t.Helper()
-	symbols, err := program.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
+	symbols := gatetest.Must(program.Symbols())(t)
 	var count int
 	var size uint64
 	for _, s := range symbols {
