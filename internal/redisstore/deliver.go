@@ -5,6 +5,9 @@ import "github.com/headgate/headgate/internal/redisstore/trips"
 // Deliver implements trips.Batch. A call gets the whole reply if nothing ran or if it is alone.
 func (b *batch) Deliver(r trips.Reply) error {
 	reply := r.Numbers
+	if len(reply) == 0 { // also to a probe, whose reply nobody decodes
+		return trips.ErrReply
+	}
 	if _, passed := periodPassed(reply); passed || len(b.calls) == 1 {
 		for _, k := range b.calls {
 			k.reply = reply
