@@ -22,7 +22,7 @@ const (
 // initialized, which every import of go-redis takes, and their errors.
 const maxInitializers = 8000 // bytes
 
-// go -C bench run . -only weight prints the same sizes, beside those of other limiters.
+// go -C lab/bench run . -only weight prints the same sizes, beside those of other limiters.
 func TestWeight(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs")

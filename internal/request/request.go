@@ -340,7 +340,7 @@ const maxMerged = 1 << 40
 
 // Merges reports whether the request can be decided as one with equal ones. Then each caller needs
 // to know nothing but its reply. It doubles the throughput of a hot key and saves three quarters of
-// the server's work (go -C bench run . -only decisions).
+// the server's work (go -C lab/bench run . -only decisions).
 func (r *Request) Merges() bool {
 	if r.Op != algorithm.Decide || r.Slot != nil || r.Receipts {
 		return false

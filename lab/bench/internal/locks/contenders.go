@@ -1,0 +1,185 @@
+// Package locks compares this project's semaphores and mutexes with the locks of other libraries.
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	redsyncpool "github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+
+	"github.com/headgate/headgate/lab/bench/internal/measure"
+	"github.com/headgate/headgate/lab/bench/internal/server"
+)
+
+// acquire waits for a lock of this name and takes it. What it returns gives the lock up.
+type acquire func(ctx context.Context, name string) (release func(context.Context) error, err error)
+
+// entry is a line of the tables. What it makes is one client, with connections of its own as a process has them.
+type entry struct {
+	name string
+	kind measure.Kind
+	make func(*server.Server) (lock acquire, end func(), err error)
+}
+
+// validity is how long a lock outlives a holder that has died, the same for all.
+const validity = 10 * time.Second
+
+func entries() []entry {
+	return []entry{
+		{"Mutex, in the queue", measure.Ours, mutex(nil)},
+		{"Mutex, asks every 1 ms", measure.Ours, mutex(semaphore.ConstantBackoff(time.Millisecond, 0))},
+		{"Semaphore of limit 1", measure.Ours, slots(1)},
+		{"Semaphore of 2 caps", measure.Ours, slots(2)},
+		{"redislock, asks every 1 ms", measure.Peer, bsm(time.Millisecond)},
+		{"redislock, asks every 10 ms", measure.Peer, bsm(10 * time.Millisecond)},
+		{"redsync v4, its defaults", measure.Peer, redsyncLock()},
+		{"redsync v4, asks every 1 ms", measure.Peer, redsyncLock(
+			redsync.WithRetryDelay(time.Millisecond), redsync.WithTries(10_000))},
+		{"rueidislock, majority of 1", measure.Peer, rueidisLock},
+		{"SET NX, asks every 1 ms", measure.Floor, setNX},
+	}
+}
+
+func gated(s *server.Server, use func(*core.Gate) (acquire, error)) (acquire, func(), error) {
+	client := s.Client()
+	gate, err := core.NewRedis(client, core.Config{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the gate: %w", err)
+	}
+	lock, err := use(gate)
+	return lock, func() {
+		_ = gate.Close(context.Background())
+		_ = client.Close()
+	}, err
+}
+
+func mutex(poll semaphore.Backoff) func(*server.Server) (acquire, func(), error) {
+	return func(s *server.Server) (acquire, func(), error) {
+		return gated(s, func(gate *core.Gate) (acquire, error) {
+			name := "queued"
+			if poll != nil {
+				name = "polled"
+			}
+			m, err := semaphore.NewMutex(gate, semaphore.MutexConfig{Name: name, TTL: validity, Poll: poll})
+			if err != nil {
+				return nil, fmt.Errorf("make the mutex: %w", err)
+			}
+			return func(ctx context.Context, name string) (func(context.Context) error, error) {
+				key, err := core.NewKey(name)
+				if err != nil {
+					return nil, fmt.Errorf("make the key: %w", err)
+				}
+				lease, err := m.Lock(ctx, key)
+				return lease.Release, err
+			}, nil
+		})
+	}
+}
+
+// slots takes slots of one cap, or of two: a user's below that of a tenant, which has room.
+func slots(caps int) func(*server.Server) (acquire, func(), error) {
+	return func(s *server.Server) (acquire, func(), error) {
+		return gated(s, func(gate *core.Gate) (acquire, error) {
+			name := fmt.Sprint("slots-", caps)
+			sem, err := semaphore.New(gate, semaphore.Config{Name: name, TTL: validity, OnFailure: core.FailClosed})
+			if err != nil {
+				return nil, fmt.Errorf("make the semaphore: %w", err)
+			}
+			return func(ctx context.Context, name string) (func(context.Context) error, error) {
+				outer, err := core.NewKey(name)
+				if err != nil {
+					return nil, fmt.Errorf("make the key: %w", err)
+				}
+				ask := semaphore.Request{Caps: []semaphore.Cap{{Key: outer, Limit: 1}}, MaxWait: semaphore.Forever}
+				if caps > 1 {
+					inner, err := core.NewKey(name, "user")
+					if err != nil {
+						return nil, fmt.Errorf("make the key: %w", err)
+					}
+					ask.Caps = []semaphore.Cap{{Key: outer, Limit: 100}, {Key: inner, Limit: 1}}
+				}
+				lease, err := sem.Acquire(ctx, ask)
+				return lease.Release, err
+			}, nil
+		})
+	}
+}
+
+func bsm(every time.Duration) func(*server.Server) (acquire, func(), error) {
+	return func(s *server.Server) (acquire, func(), error) {
+		client := s.Client()
+		locks := redislock.New(client)
+		options := &redislock.Options{RetryStrategy: redislock.LinearBackoff(every)}
+		return func(ctx context.Context, name string) (func(context.Context) error, error) {
+			lock, err := locks.Obtain(ctx, fmt.Sprint("redislock:", every, name), validity, options)
+			if err != nil {
+				return nil, err
+			}
+			return lock.Release, nil
+		}, func() { _ = client.Close() }, nil
+	}
+}
+
+func redsyncLock(options ...redsync.Option) func(*server.Server) (acquire, func(), error) {
+	return func(s *server.Server) (acquire, func(), error) {
+		client := s.Client()
+		locks := redsync.New(redsyncpool.NewPool(client))
+		prefix := fmt.Sprint("redsync:", len(options))
+		options := append([]redsync.Option{redsync.WithExpiry(validity)}, options...)
+		return func(ctx context.Context, name string) (func(context.Context) error, error) {
+			lock := locks.NewMutex(prefix+name, options...)
+			if err := lock.LockContext(ctx); err != nil {
+				return nil, err
+			}
+			return func(ctx context.Context) error {
+				if ok, err := lock.UnlockContext(ctx); err != nil || !ok {
+					return errors.Join(errors.New("not unlocked"), err)
+				}
+				return nil
+			}, nil
+		}, func() { _ = client.Close() }, nil
+	}
+}
+
+func rueidisLock(s *server.Server) (acquire, func(), error) {
+	locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: rueidis.ClientOption{InitAddress: []string{s.Addr}}, KeyMajority: 1, KeyValidity: validity,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the locker: %w", err)
+	}
+	return func(ctx context.Context, name string) (func(context.Context) error, error) {
+		_, cancel, err := locks.WithContext(ctx, name)
+		return func(context.Context) error { cancel(); return nil }, err
+	}, locks.Close, nil
+}
+
+// setNX is the least that a lock can be: it is not safe from a holder that outlives its lock in more than its release.
+func setNX(s *server.Server) (acquire, func(), error) {
+	client := s.Client()
+	script := redis.NewScript(`return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1])`)
+	owner := fmt.Sprintf("%p", client)
+	return func(ctx context.Context, name string) (func(context.Context) error, error) {
+		name = "setnx:" + name
+		for {
+			ok, err := client.SetNX(ctx, name, owner, validity).Result()
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				return func(ctx context.Context) error { return script.Run(ctx, client, []string{name}, owner).Err() }, nil
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}, func() { _ = client.Close() }, nil
+}
