@@ -63,9 +63,7 @@ func eachAround(t *testing.T, h http.HandlerFunc, f func(t *testing.T, fw string
 func TestRequestIsSeenOutside(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /users/{id}", func(w http.ResponseWriter, r *http.Request) {
-		if err := r.ParseMultipartForm(10); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, r.ParseMultipartForm(10))
 		r.SetPathValue("id", r.PathValue("id")+" of a mux")
 		r.RemoteAddr = "192.0.2.7:1"
 		r.Body = io.NopCloser(strings.NewReader("again"))

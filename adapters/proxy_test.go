@@ -261,9 +261,7 @@ func TestFlushErrorIsTold(t *testing.T) {
 				return wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					_, _ = io.Copy(io.Discard, r.Body)
 					rc := http.NewResponseController(w)
-					if err := rc.SetWriteDeadline(time.Now().Add(-time.Second)); err != nil {
-						t.Error(err)
-					}
+					gatetest.Worked(t, rc.SetWriteDeadline(time.Now().Add(-time.Second)))
 					_, _ = io.WriteString(w, "data: {}\n\n")
 					flushed <- rc.Flush()
 				}))

@@ -207,9 +207,7 @@ func TestPanicsOfTheConfigurationHoldNothing(t *testing.T) {
 						t.Fatalf("%s: %d hold, %v", s, len(holders), err)
 					}
 				}
-				if err := gate.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				gatetest.Worked(t, gate.Close(t.Context()))
 			})
 		}
 	}

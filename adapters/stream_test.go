@@ -309,9 +309,7 @@ func TestWebSocket(t *testing.T) {
 			if response.StatusCode != 101 || response.Header.Get("RateLimit") == "" {
 				t.Errorf("status %d, headers %v", response.StatusCode, response.Header)
 			}
-			if err := conn.Write(ctx, websocket.MessageText, []byte("hello")); err != nil {
-				t.Error(err)
-			}
+			gatetest.Worked(t, conn.Write(ctx, websocket.MessageText, []byte("hello")))
 			if _, message, err := conn.Read(ctx); string(message) != "HELLO" {
 				t.Errorf("got %q, %v", message, err)
 			}

@@ -118,9 +118,7 @@ func TestWaitBesideWriteTimeout(t *testing.T) {
 							defer func() {
 								stop()
 								time.Sleep(time.Minute) // a handler may outlive its stream
-								if err := gate.Close(context.Background()); err != nil {
-									t.Error(err)
-								}
+								gatetest.Worked(t, gate.Close(context.Background()))
 							}()
 							first := make(chan string, 1)
 							go func() { _, body := client(); first <- body }()
@@ -196,9 +194,7 @@ func TestNoWaitLeavesTheDeadline(t *testing.T) {
 					if rw.Code != 200 || rw.set != 0 {
 						t.Errorf("status %d, %d deadlines", rw.Code, rw.set)
 					}
-					if err := gate.Close(context.Background()); err != nil {
-						t.Error(err)
-					}
+					gatetest.Worked(t, gate.Close(context.Background()))
 				})
 			})
 		}
@@ -298,9 +294,7 @@ func TestNoBodyIsAskedForThatIsDenied(t *testing.T) {
 						t.Errorf("asked %v, status %d, want %v and %d", asked, status, e.asked, e.last)
 					}
 					server.Close()
-					if err := gate.Close(context.Background()); err != nil {
-						t.Error(err)
-					}
+					gatetest.Worked(t, gate.Close(context.Background()))
 				})
 			})
 		}

@@ -326,9 +326,7 @@ func TestCloseEndsStreams(t *testing.T) {
 	defer func() { _ = resp.Body.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), gatetest.LongTimeout)
 	defer cancel()
-	if err := server.Config.Shutdown(ctx); err != nil {
-		t.Error(err)
-	}
+	gatetest.Worked(t, server.Config.Shutdown(ctx))
 	page.Close()
 }
 

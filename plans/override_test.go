@@ -528,9 +528,7 @@ func TestDocumentedPermissions(t *testing.T) {
 		t.Error(was, err)
 	}
 	await(t, "the plan again, of which b hears from the changes", func() bool { return limit(t, b, "acme") == core.Algorithm(free) })
-	if err := a.Refresh(t.Context(), "acme"); err != nil {
-		t.Error(err)
-	}
+	gatetest.Worked(t, a.Refresh(t.Context(), "acme"))
 	for _, e := range events.take(plans.OpFollow, plans.OpOverride) {
 		if errors.As(e.Err, new(redis.Error)) { // and not a machine that is slow
 			t.Errorf("event %v", e)

@@ -278,16 +278,6 @@ func TestCallerLeavesBeforeThePlanIsKnown(t *testing.T) {
 	})
 }
 
-func TestRefreshAsksAgain(t *testing.T) {
-	d := &directory{plans: map[string]string{}}
-	p := newBook(t, plans.Config{Resolve: d.resolve})
-	expect(t, p, "acme", free)
-	d.set("acme", "pro", nil)
-	expect(t, p, "acme", free)
-	gatetest.NoError(t, p.Refresh(t.Context(), "acme"))
-	expect(t, p, "acme", pro)
-}
-
 // A change while Resolve runs is not lost.
 func TestRefreshWhileResolveRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -55,9 +55,7 @@ func start(t *testing.T) example {
 	t.Cleanup(func() {
 		e.api.Close()
 		e.operators.Close()
-		if err := gate.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, gate.Close(context.Background()))
 		watch.close()
 	})
 	var all sync.WaitGroup
@@ -123,9 +121,7 @@ func TestProgramServes(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Skip(err) // no interrupts on Windows
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
+	gatetest.Worked(t, cmd.Wait())
 }
 
 // Prometheus's tool finds nothing to say about the metrics.

@@ -118,9 +118,7 @@ func TestBufferedBody(t *testing.T) {
 				if err != nil || string(got) != sent.String() || left() {
 					t.Errorf("body %q of %q, %v", got, sent.String(), err)
 				}
-				if err := r.Body.Close(); err != nil {
-					t.Error(err)
-				}
+				gatetest.Worked(t, r.Body.Close())
 			})).ServeHTTP(w, r)
 			if w.Code != tt.status {
 				t.Errorf("status %d, want %d", w.Code, tt.status)

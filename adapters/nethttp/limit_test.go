@@ -304,9 +304,7 @@ func TestQuotaOfAPlan(t *testing.T) {
 			t.Errorf("Adjust: %t, %v", applied, err)
 		}
 		left(`"p";r=5;`) // 9 and 1 of 15
-		if err := gate.Reset(t.Context(), c); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, gate.Reset(t.Context(), c))
 		left(`"p";r=14`) // 1 of 15: the ledger is not asked again, and no later month has more
 	})
 }

@@ -152,9 +152,7 @@ func TestMaxDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *semaphore.Semaphore
 		defer func() {
-			if err := s.Gate().Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			gatetest.Worked(t, s.Gate().Close(t.Context()))
 		}()
 		g := counted(t, func(cfg *nethttp.Config) {
 			cfg.MaxDelay = 2 * time.Second
@@ -196,9 +194,7 @@ func TestMaxDelay(t *testing.T) {
 		if r := get(h); r.StatusCode != 429 || !strings.Contains(body(t, r), "concurrent") {
 			t.Errorf("status %d", r.StatusCode)
 		}
-		if err := held.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, held.Release(t.Context()))
 		start = time.Now()
 		if r := get(h); r.StatusCode != 200 || time.Since(start) != 0 {
 			t.Errorf("status %d after %v", r.StatusCode, time.Since(start))

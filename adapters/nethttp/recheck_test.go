@@ -153,9 +153,7 @@ func TestSlotFreedAfterTheDecision(t *testing.T) {
 			t.Fatal(err, holder.Status())
 		}
 		meanwhile(func() {
-			if err := core.Must(core.NewBlocklist(gate, ban)).Block(t.Context(), charges[0].Key, time.Hour); err != nil {
-				t.Error(err)
-			}
+			gatetest.Worked(t, core.Must(core.NewBlocklist(gate, ban)).Block(t.Context(), charges[0].Key, time.Hour))
 			holder.Finish(request, http.StatusOK)
 		})
 		x := g.Admit(request)
@@ -223,9 +221,7 @@ func TestCloseEndsDelays(t *testing.T) {
 		closed := make(chan error, 1)
 		meanwhile(func() { go func() { closed <- gate.Close(t.Context()) }() })
 		answers(t, get(h), http.StatusServiceUnavailable)
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, <-closed)
 	})
 }
 
@@ -314,9 +310,7 @@ func TestReplayWithLostHold(t *testing.T) {
 		var reset atomic.Bool
 		h := replay(t, g, nethttp.ReplayConfig{Once: newOnce(t, gate), MaxWait: generous, ID: func(r *http.Request) (string, error) {
 			if reset.Swap(false) { // after the Guard has admitted the request
-				if err := gate.Reset(r.Context(), charge); err != nil {
-					t.Error(err)
-				}
+				gatetest.Worked(t, gate.Reset(r.Context(), charge))
 			}
 			return byID(r)
 		}}).Handler(http.HandlerFunc(ok))

@@ -85,17 +85,11 @@ routes: {reports: [/reports]}
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		gate := gatetest.Redis(t, s.Client(t), core.Config{Prefix: s.Prefix})
-		book, err := plans.New(plans.Config{Set: set, Resolve: func(_ context.Context, tenant string) (string, error) {
+		book := core.Must(plans.New(plans.Config{Set: set, Resolve: func(_ context.Context, tenant string) (string, error) {
 			return map[string]string{"acme": "pro"}[tenant], nil
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))
 		defer book.Close()
-		guard, err := nethttp.Quotas(gate, book, tenantOf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		guard := gatetest.Must(nethttp.Quotas(gate, book, tenantOf))(t)
 		second := guard.Handler(http.NotFoundHandler())
 		h := guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Pattern == "/nested" {

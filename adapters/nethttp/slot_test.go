@@ -283,9 +283,7 @@ func TestConcurrencyDrains(t *testing.T) {
 		}
 		o.leave()
 		o.leave()
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, <-closed)
 	})
 }
 
@@ -330,9 +328,7 @@ func TestDetachedLease(t *testing.T) {
 		if err := taken.Context().Err(); err != nil {
 			t.Errorf("the detached lease's context: %v", err)
 		}
-		if err := taken.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, taken.Release(t.Context()))
 		holders(t, s, "acme", 0)
 		if nethttp.LeaseFromContext(t.Context()) != nil {
 			t.Error("a lease in a context without one")

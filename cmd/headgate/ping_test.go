@@ -73,24 +73,6 @@ func TestRightsAreThoseOfDocumentation(t *testing.T) {
 	}
 }
 
-// Every command of a feature that a user may not run is found. Without the first five the search
-// ends, or leaves its key behind.
-func TestEveryMissingRightIsFound(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	given := "+eval +evalsha +ping +del +pexpire"
-	acl(t, srv.Client(t), "app", "reset on >secret ~hg:* &hg:* "+given)
-	r := &rights{client: srv.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" }), key: "hg:{ping}:rights"}
-	gatetest.NoError(t, r.find(t.Context(), true))
-	for _, f := range features {
-		for command := range strings.FieldsSeq(f.commands) {
-			if (r.wrong[command] != "") == slices.Contains(strings.Fields(given), "+"+command) {
-				t.Errorf("%s: %q", command, r.wrong[command])
-			}
-		}
-	}
-}
-
 func TestPing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Real(t)

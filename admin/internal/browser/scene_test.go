@@ -90,9 +90,7 @@ func playOn(t *testing.T, client *redis.Client, timeout time.Duration) *scene {
 		site.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := gate.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, gate.Close(ctx))
 	})
 	s.page = site.URL + "/ops/headgate/"
 	return s
