@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -21,6 +20,7 @@ type batch struct {
 	keys    []*request.Charge // the first charge of each of KEYS; until the batch is encoded
 	places  map[uint64]int    // of keys, by hash, if there are many
 	firstOf []int             // of each key: 1 + the last entry whose first charge is on it
+	mixed   bool              // a key is charged under several limits, or the calls have several forms
 	limits  []*request.Charge // one charge of each distinct limit
 	limitAt []int64           // of each limit: its place in ARGV
 	keyOf   []int             // of each charge of the entries
@@ -61,25 +61,39 @@ const (
 	entrySize  = 5
 	chargeSize = 6
 	limitSize  = 3
-	// mostParameters is the number of parameters of a sliding log of algorithm.MaxWindows.
-	mostParameters = 4 + 2*algorithm.MaxWindows
 )
 
 // Add implements trips.Batch.
 func (b *batch) Add(p trips.Parcel) bool {
 	d := p.(*Decision)
-	if len(b.calls) > 0 && b.size+d.size() > trips.MaxArguments-headSize {
+	if len(b.calls) > 0 && !b.hasRoom(d) {
 		return false
 	}
 	b.calls = append(b.calls, d)
-	b.collect(d)
 	return true
 }
 
-// size returns how many KEYS and ARGV a decision adds to a script at most.
-func (d *Decision) size() (n int) {
+// hasRoom reports whether the script of the batch has room for the arguments of another decision.
+func (b *batch) hasRoom(d *Decision) bool {
+	if b.size == 0 {
+		b.size = headSize + b.sizeOf(b.calls[0])
+	}
+	n := b.sizeOf(d)
+	if b.size+n > trips.MaxArguments {
+		return false
+	}
+	b.size += n
+	return true
+}
+
+// sizeOf returns how many KEYS and ARGV a decision adds to a script at most.
+func (b *batch) sizeOf(d *Decision) (n int) {
 	for i := range d.requests {
-		n += entrySize + len(d.requests[i].Charges)*(chargeSize+limitSize+mostParameters)
+		n += entrySize
+		for _, c := range d.requests[i].Charges {
+			b.numbers = c.Limit.Parameters(b.numbers[:0])
+			n += chargeSize + limitSize + len(b.numbers)
+		}
 	}
 	return n
 }
@@ -87,32 +101,38 @@ func (d *Decision) size() (n int) {
 // maxListed is the number of keys up to which a batch searches them one by one.
 const maxListed = 8
 
-// collect finds the requests, keys and limits of a call that the batch does not have yet.
-func (b *batch) collect(k *Decision) {
-	if k.merges && len(b.entries) > 0 {
-		if i := b.equal(&k.requests[0]); i >= 0 {
-			b.entries[i].join()
-			b.entryOf = append(b.entryOf, i)
-			return
-		}
-	}
-	b.entryOf = append(b.entryOf, len(b.entries))
-	for i := range k.requests {
-		r := &k.requests[i]
-		first := len(b.keyOf)
-		for j, c := range r.Charges {
-			at := b.keyIndex(c)
-			if j == 0 {
-				b.firstOf[at] = len(b.entries) + 1
+// collect finds the requests, the keys and the limits of the calls. Equal requests are one entry.
+func (b *batch) collect() {
+	for _, k := range b.calls {
+		b.mixed = b.mixed || k.form != b.calls[0].form
+		if k.merges && len(b.entries) > 0 {
+			if i := b.equal(&k.requests[0]); i >= 0 {
+				b.entries[i].join()
+				b.entryOf = append(b.entryOf, i)
+				continue
 			}
-			b.keyOf = append(b.keyOf, at)
-			b.limitOf = append(b.limitOf, b.limitIndex(c))
 		}
-		b.size += entrySize + chargeSize*len(r.Charges)
-		b.entries = append(b.entries, entry{
-			request: r, first: first, merges: k.merges, brief: k.brief(), words: r.Words(), callers: 1,
-		})
+		b.entryOf = append(b.entryOf, len(b.entries))
+		for i := range k.requests {
+			b.collectRequest(k, &k.requests[i])
+		}
 	}
+}
+
+func (b *batch) collectRequest(k *Decision, r *request.Request) {
+	first := len(b.keyOf)
+	for j, c := range r.Charges {
+		at := b.keyIndex(c)
+		if j == 0 {
+			b.firstOf[at] = len(b.entries) + 1
+		}
+		b.mixed = b.mixed || b.keys[at].Limit != c.Limit
+		b.keyOf = append(b.keyOf, at)
+		b.limitOf = append(b.limitOf, b.limitIndex(c))
+	}
+	b.entries = append(b.entries, entry{
+		request: r, first: first, merges: k.merges, brief: k.brief(), words: r.Words(), callers: 1,
+	})
 }
 
 // join adds the caller of an equal request. It says which charges fit by an algorithm's reply, so it
@@ -178,8 +198,6 @@ func (b *batch) limitIndex(c *request.Charge) int {
 		}
 	}
 	b.limits = append(b.limits, c)
-	b.numbers = c.Limit.Parameters(b.numbers[:0])
-	b.size += limitSize + len(b.numbers)
 	return len(b.limits) - 1
 }
 
@@ -190,7 +208,7 @@ func (b *batch) Release() {
 	clear(b.keys)
 	clear(b.limits)
 	clear(b.places)
-	b.calls, b.size = b.calls[:0], 0
+	b.calls, b.size, b.mixed = b.calls[:0], 0, false
 	b.entries, b.entryOf, b.firstOf = b.entries[:0], b.entryOf[:0], b.firstOf[:0]
 	b.keys, b.limits, b.keyOf, b.limitOf = b.keys[:0], b.limits[:0], b.keyOf[:0], b.limitOf[:0]
 	b.limitAt = b.limitAt[:0]

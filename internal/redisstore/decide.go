@@ -38,9 +38,8 @@ func (s *Store) decide(ctx context.Context, d *Decision) error {
 	for range attempts {
 		if now := s.serverTime.Load(); now != 0 {
 			// One limit of a period that has passed would keep the whole batch from being decided.
-			renewPeriods(d.requests, now)
+			d.renew(now)
 		}
-		d.form = d.schema.formOf(d.requests)
 		if err := s.Servers.Do(ctx, &d.Call); err != nil {
 			return err
 		}

@@ -35,6 +35,7 @@ func (s *schema) NewDecision(requests []request.Request) *Decision {
 		}
 	}
 	d.Weight += d.words
+	d.form = s.formOf(d)
 	if d.alone {
 		d.weighAlone(first.Slot)
 	}
@@ -84,13 +85,29 @@ func (d *Decision) Decode() (decided bool, err error) {
 	if d.requests[0].IsBound() {
 		return false, request.ErrPeriod
 	}
-	renewPeriods(d.requests, now)
+	d.renew(now)
 	return false, nil
+}
+
+// renew replaces the limits whose period does not hold now.
+func (d *Decision) renew(now int64) {
+	renewPeriods(d.requests, now)
+	d.form = d.schema.formOf(d)
+}
+
+// isReply reports whether a reply has the form of one to this decision. Nobody decodes that of a probe.
+func (d *Decision) isReply(reply []int64) bool {
+	return d.alone || d.isBrief(reply) || len(reply) == d.words
+}
+
+// isBrief reports whether a reply is a brief one to this decision.
+func (d *Decision) isBrief(reply []int64) bool {
+	return d.merges && len(reply) == d.brief() && isBrief(reply)
 }
 
 func (d *Decision) decode() error {
 	reply := d.reply
-	if d.merges && len(reply) == d.brief() && isBrief(reply) {
+	if d.isBrief(reply) {
 		d.requests[0].SettleBrief(reply)
 		return nil
 	}

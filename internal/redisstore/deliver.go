@@ -2,17 +2,22 @@ package redisstore
 
 import "github.com/headgate/headgate/internal/redisstore/trips"
 
-// Deliver implements trips.Batch. A call gets the whole reply if nothing ran or if it is alone.
+// Deliver implements trips.Batch. A call gets the whole reply if nothing ran or if no other call has a
+// part of it.
 func (b *batch) Deliver(r trips.Reply) error {
 	reply := r.Numbers
-	if len(reply) == 0 { // also to a probe, whose reply nobody decodes
-		return trips.ErrReply
+	if first := b.calls[0]; len(b.calls) == 1 && first.isReply(reply) {
+		first.reply = reply
+		return nil
 	}
-	if _, passed := periodPassed(reply); passed || len(b.calls) == 1 {
+	switch _, passed := periodPassed(reply); {
+	case passed:
 		for _, k := range b.calls {
 			k.reply = reply
 		}
 		return nil
+	case len(b.calls) == 1:
+		return trips.ErrReply
 	}
 	return b.share(reply)
 }

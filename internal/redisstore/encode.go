@@ -9,35 +9,38 @@ import (
 // Command implements trips.Batch. It writes the arguments of EVALSHA as the contracts at the heads of
 // lua/decide/decide.lua, lua/decide/straight.lua and lua/admit/admit.lua have them.
 func (b *batch) Command() trips.Command {
+	first := b.calls[0]
 	script := b.schema.decide
 	keys := b.later()
-	straight, one := b.straight(), false
+	if first.form.short && len(b.calls) == 1 {
+		r := &first.requests[0]
+		b.entries = append(b.entries, entry{request: r, callers: 1})
+		b.short(keys)
+		command := b.command(b.schema, script)
+		command.Number = len(r.Charges) == 1
+		return command
+	}
+	b.collect()
+	straight := b.straight()
 	switch {
-	case len(b.calls[0].requests[0].Answer) > 0:
+	case len(first.requests[0].Answer) > 0:
 		script = b.schema.answer
-		b.answer(&b.calls[0].requests[0], keys)
-	case b.calls[0].alone:
+		b.answer(&first.requests[0], keys)
+	case first.alone:
 		script = b.schema.admit
-		b.alone(&b.calls[0].requests[0], keys)
+		b.alone(&first.requests[0], keys)
 	case straight != nil:
 		script = straight
 		b.keyNames(keys)
 		b.runs(b.straightRun)
-	case b.short():
-		repeats := b.bundleKeys()
-		b.keyNames(keys)
-		if repeats {
-			b.int(0)
-		}
-		b.runs(b.shortRun)
-		one = len(b.entries) == 1 && b.entries[0].brief == 1
+	case first.form.short && !b.mixed:
+		b.short(keys)
 	default:
 		b.keyNames(keys)
-		b.general()
+		b.limitList()
+		b.runs(b.generalRun)
 	}
-	command := b.command(b.schema, script)
-	command.Number = one
-	return command
+	return b.command(b.schema, script)
 }
 
 // keyNames writes the names of all keys, as parts of one string, and their number at that place.
@@ -101,12 +104,6 @@ func (e *entry) asks() (algorithm.Operation, int64) {
 		return algorithm.AtMost, int64(e.callers)
 	}
 	return e.request.Op, e.request.Bound
-}
-
-// general writes ARGV of lua/decide/decide.lua: limits and runs.
-func (b *batch) general() {
-	b.limitList()
-	b.runs(b.generalRun)
 }
 
 // limitList writes where the runs begin, the time for which the limits hold, how keys are read, and the
@@ -201,7 +198,8 @@ func (b *batch) answer(r *request.Request, number int) {
 	b.keyNames(number)
 	b.key(answerName(b.schema.prefix, b.keys[0]))
 	b.set(number, int64(len(b.words)-number-1))
-	b.general()
+	b.limitList()
+	b.runs(b.generalRun)
 	b.int(r.AnswerFor / 1000) // not longer than the state
 	b.words = append(b.words, word{value: r.Answer})
 }

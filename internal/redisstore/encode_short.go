@@ -7,63 +7,55 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// short reports whether the short form of lua/decide/decide.lua can ask for the batch.
-func (b *batch) short() bool {
-	for _, l := range b.limits {
-		if bucket, ok := l.Limit.(*algorithm.TokenBucket); !ok || !bucket.IsPlain() {
+// plainBuckets reports whether the short form of lua/decide/decide.lua can ask for these charges.
+func plainBuckets(charges []*request.Charge) bool {
+	for _, c := range charges {
+		if bucket, ok := c.Limit.(*algorithm.TokenBucket); !ok || !bucket.IsPlain() {
 			return false
-		}
-	}
-	n := 0
-	for i := range b.entries {
-		e := &b.entries[i]
-		if !e.merges {
-			return false
-		}
-		for _, c := range e.request.Charges {
-			if b.keys[b.keyOf[n]].Limit != c.Limit {
-				return false
-			}
-			n++
 		}
 	}
 	return true
 }
 
+// short writes the short form of lua/decide/decide.lua. Number is the word of the number of KEYS.
+func (b *batch) short(number int) {
+	b.bundleKeys()
+	b.keyNames(number)
+	if len(b.entries) > 1 && b.repeats() {
+		b.int(0)
+	}
+	b.runs(b.shortRun)
+}
+
 // bundleKeys lists the bundles of each entry in KEYS, and gives each charge the place of its bundle
-// among those of its entry. It reports whether a key may stand twice in KEYS.
-func (b *batch) bundleKeys() (repeats bool) {
-	clear(b.keys)
+// among those of its entry.
+func (b *batch) bundleKeys() {
 	b.keys = b.keys[:0]
-	clear(b.places)
-	n := 0
+	b.keyOf = b.keyOf[:0]
 	for i := range b.entries {
 		own := len(b.keys)
 		for _, c := range b.entries[i].request.Charges {
 			at := slices.IndexFunc(b.keys[own:], func(k *request.Charge) bool { return k.Key == c.Key })
 			if at < 0 {
-				at, b.keys = len(b.keys)-own, append(b.keys, c)
-				repeats = repeats || b.repeats(c)
+				at = len(b.keys) - own
+				b.keys = append(b.keys, c)
 			}
-			b.keyOf[n] = at
-			n++
+			b.keyOf = append(b.keyOf, at)
 		}
 		b.entries[i].bundles = len(b.keys) - own
 	}
-	return repeats
 }
 
-// repeats reports whether the bundle of the last of the keys may stand before it.
-func (b *batch) repeats(last *request.Charge) bool {
-	if len(b.entries) == 1 {
-		return false
-	}
+// repeats reports whether a bundle may stand twice in KEYS.
+func (b *batch) repeats() bool {
 	if b.places == nil {
 		b.places = make(map[uint64]int)
 	}
-	_, known := b.places[last.KeyHash]
-	b.places[last.KeyHash] = 0
-	return known
+	clear(b.places)
+	for _, c := range b.keys {
+		b.places[c.KeyHash] = 0
+	}
+	return len(b.places) < len(b.keys)
 }
 
 // shortRun writes a run of n in the short form. The last run has all keys that are left, so that the

@@ -3,19 +3,23 @@ package redisstore
 import (
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/redisstore/trips"
-	"github.com/headgate/headgate/internal/request"
 )
 
-// form says which script decides a call. Calls share a script with those of the same form.
+// form says which script decides a call, and how it is asked. Calls share a script with those of the
+// same form.
 type form struct {
+	short       bool          // the short form of the script of all algorithms
 	straight    *trips.Script // that of one algorithm; nil for the one of all
 	from, until int64         // the period of a calendar's limit
 }
 
-func (s *schema) formOf(requests []request.Request) (f form) {
-	r := &requests[0]
-	if len(requests) > 1 || len(r.Charges) > 1 || r.Op > algorithm.Peek || r.Alone() {
-		return form{}
+func (s *schema) formOf(d *Decision) (f form) {
+	r := &d.requests[0]
+	if f.short = d.merges && !d.alone && plainBuckets(r.Charges); f.short {
+		return f
+	}
+	if len(d.requests) > 1 || len(r.Charges) > 1 || r.Op > algorithm.Peek || d.alone {
+		return f
 	}
 	switch l := r.Charges[0].Limit.(type) {
 	case *algorithm.FixedWindow:
@@ -32,7 +36,7 @@ func (s *schema) formOf(requests []request.Request) (f form) {
 // straight returns the script of one algorithm that decides the batch, or nil. In it no key may stand
 // twice.
 func (b *batch) straight() *trips.Script {
-	if len(b.keys) < len(b.entries) {
+	if b.mixed || len(b.keys) < len(b.entries) {
 		return nil
 	}
 	return b.calls[0].form.straight
