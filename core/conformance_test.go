@@ -19,6 +19,7 @@ var noon = time.Date(2025, 11, 21, 12, 0, 0, 0, time.UTC)
 type vector struct {
 	name   string
 	limits []core.Algorithm // of the key: the first, until a step uses another
+	hold   time.Duration    // of reservations
 	at     time.Time        // noon if zero
 	steps  []step
 }
@@ -26,7 +27,7 @@ type vector struct {
 // step moves the clock and then does one of
 //
 //	decide n, peek n, atmost n, reserve n, reserve n for d,
-//	use i, reset, cancel i, settle i n, and forget and forgive under a Block
+//	use i, reset, cancel i, settle i n, renew i, and forget and forgive under a Block
 //
 // where i counts the reservations, or for use the limits, from 0. The result after one of the second
 // line is that of a peek of 1, and of 0 after use.
@@ -40,10 +41,11 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *core.ManualClock, key core.
 	if c.Set(noon); !v.at.IsZero() {
 		c.Set(v.at)
 	}
-	policy := limited(t, "p", v.limits[0])
+	cfg := core.PolicyConfig{Name: "p", Algorithm: v.limits[0], Hold: v.hold}
 	if len(v.limits) > 1 {
-		policy = limited(t, "p", changing(v.limits...))
+		cfg.Algorithm = changing(v.limits...)
 	}
+	policy := newPolicy(t, cfg)
 	ctx, plan := t.Context(), 0
 	var held []*core.Reservation
 	for i, s := range v.steps {
@@ -91,6 +93,8 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *core.ManualClock, key core.
 				charge.Cost, charge.Limit = core.NoCost, limitUnder(plan, policy)
 			case "reset":
 				err = g.Reset(ctx, charge)
+			case "renew":
+				_, err = held[number[0]].Renew()
 			case "forget":
 				err = blocklist(t, g, policy).Forget(ctx, key)
 			case "forgive":
@@ -122,6 +126,9 @@ func describe(r core.Result) string {
 		b.WriteString("denied, ")
 	}
 	fmt.Fprintf(&b, "%d used, %d left", r.Used, r.Remaining)
+	if r.Held > 0 {
+		fmt.Fprintf(&b, ", %d held", r.Held)
+	}
 	for _, w := range []struct {
 		name string
 		wait time.Duration
@@ -497,6 +504,25 @@ var vectors = []vector{
 			{4 * time.Hour, "reserve 1", "9 used, 1 left, next 17m8.571429s, reset 11h42m51.428572s"},
 			{0, "decide 1", "10 used, 0 left, next 17m8.571429s, reset 13h8m34.285715s"},
 			{0, "cancel 2", "9 used, 1 left, next 17m8.571429s, reset 11h42m51.428572s"},
+		},
+	},
+	{
+		// What is held counts the units of the request itself, and of nothing that has ended.
+		name:   "held units",
+		limits: []core.Algorithm{frozen(10)},
+		hold:   time.Minute,
+		steps: []step{
+			{0, "reserve 1", "1 used, 9 left, 1 held, next never, reset never"},
+			{0, "reserve 2", "3 used, 7 left, 3 held, next never, reset never"},
+			{0, "reserve 4", "7 used, 3 left, 7 held, next never, reset never"},
+			{0, "settle 1 1", "6 used, 4 left, 5 held, next never, reset never"},
+			{0, "cancel 0", "5 used, 5 left, 4 held, next never, reset never"},
+			{30 * time.Second, "reserve 1", "6 used, 4 left, 5 held, next never, reset never"},
+			// The third ends.
+			{30 * time.Second, "peek 1", "2 used, 8 left, 1 held, next never, reset never"},
+			{0, "renew 3", "2 used, 8 left, 1 held, next never, reset never"},
+			{time.Minute - time.Microsecond, "peek 1", "2 used, 8 left, 1 held, next never, reset never"},
+			{0, "settle 3 9", "denied, 10 used, 0 left, retry never, next never, reset never"},
 		},
 	},
 	{

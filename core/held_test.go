@@ -75,48 +75,6 @@ func TestHeldUnitsAreNoNever(t *testing.T) {
 	}
 }
 
-// What is held counts the units of the request itself, and of nothing that has ended.
-func TestHeldCountsWhatRuns(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		p, key := heldFor(t, time.Minute), newKey(t, "k")
-		held := func() int64 {
-			d := peek(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost})
-			return d.At(0).Held
-		}
-		reserve := func(n int64) *core.Reservation {
-			before := held()
-			r, d, err := g.Charge(t.Context(), core.Charge{Policy: p, Key: key, Cost: n})
-			if err != nil || d.At(0).Held != before+n {
-				t.Fatal(show(d), err)
-			}
-			return r
-		}
-		first, second, third := reserve(1), reserve(2), reserve(4)
-		settle(t, second, 1)
-		if n := held(); n != 5 {
-			t.Errorf("%d units are held, want 5", n)
-		}
-		cancel(t, first)
-		c.Advance(30 * time.Second)
-		fourth := reserve(1)
-		c.Advance(30 * time.Second) // the third ends
-		if n := held(); n != 1 {
-			t.Errorf("%d units are held, want 1", n)
-		}
-		renew(t, fourth, 0)
-		c.Advance(time.Minute - time.Microsecond)
-		if n := held(); n != 1 {
-			t.Errorf("%d units are held after a renewal, want 1", n)
-		}
-		settle(t, fourth, 9)
-		if n := held(); n != 0 {
-			t.Errorf("%d units are held, want 0", n)
-		}
-		runtime.KeepAlive(third)
-	})
-}
-
 // The wait is as long as reservations were held lately, at most 30 s and the Hold.
 func TestWaitForHeldUnitsIsLearnt(t *testing.T) {
 	for _, test := range []struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -146,28 +145,6 @@ func TestOnlyHeldChargesExpire(t *testing.T) {
 		settle(t, r, 0, 5)
 		if a, b := used(t, g, requests, key), used(t, g, budget, key); a != 0 || b != 7 {
 			t.Errorf("%d requests and %d units are in use, want 0 and 7", a, b)
-		}
-	})
-}
-
-// A hold lives in Redis at least as long as the units that it gives back, although nobody asks for
-// the key in the meantime.
-func TestHoldOutlivesWhatItGivesBack(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		g, client := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), s.Client(t)
-		p, key := heldFor(t, time.Minute), newKey(t, "k")
-		charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
-		var state, holds time.Duration
-		for _, name := range client.Keys(t.Context(), s.Prefix+"*").Val() {
-			if ttl := client.PTTL(t.Context(), name).Val(); strings.HasSuffix(name, request.HoldsSuffix) {
-				holds = ttl
-			} else if strings.HasSuffix(name, request.BundleSuffix) {
-				state = ttl
-			}
-		}
-		if state < 99*365*24*time.Hour || holds < state-time.Second {
-			t.Errorf("the state lives for %v, its holds for %v", state, holds)
 		}
 	})
 }
