@@ -76,7 +76,7 @@ func TestShapesOfRefusals(t *testing.T) {
 			synctest.Test(t, c.try)
 		})
 	}
-	if len(all) != 94 || byRead > 5 {
+	if len(all) != 179 || byRead > 5 {
 		t.Errorf("%d refusals, %d of them by Read", len(all), byRead)
 	}
 }
