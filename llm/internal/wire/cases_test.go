@@ -182,7 +182,7 @@ func live() int64 {
 }
 
 // FuzzDocument and FuzzStream read any response of any format: nothing panics, pieces change
-// nothing, and no number is negative.
+// nothing, no number is negative, and only a usage may be hidden.
 func FuzzDocument(f *testing.F) { fuzzResponses(f, "application/json") }
 
 func FuzzStream(f *testing.F) { fuzzResponses(f, "text/event-stream") }
@@ -191,44 +191,49 @@ func fuzzResponses(f *testing.F, contentType string) {
 	for _, s := range samples(f) {
 		f.Add(s.body, uint8(slices.Index(wire.Formats, s.format)), uint16(7))
 	}
+	for i, c := range transcripts(f) {
+		f.Add(c.read(f), uint8(slices.Index(wire.Formats, c.format)), uint16(i*7))
+	}
 	f.Add([]byte("data:[{}0"), uint8(27), uint16(7))
 	f.Add([]byte(`[A00{"message":{"content":"00"000`), uint8(slices.Index(wire.Formats, wire.Ollama)), uint16(5))
 	f.Add([]byte(`{"a":0 A00{"message":{"content":"00"000`), uint8(slices.Index(wire.Formats, wire.Ollama)), uint16(5))
+	f.Add([]byte(`{"usage":{}} {`), uint8(0), uint16(1))
+	f.Add([]byte("\ufeffdata\r\rdata: {\"choices\":[],\ndata:\"usage\":{}}\r\n\r\n:x\n\n"), uint8(0), uint16(3))
 	f.Fuzz(func(t *testing.T, body []byte, which uint8, step uint16) {
 		format := wire.Formats[int(which)%len(wire.Formats)]
-		h := http.Header{"Content-Type": {contentType}}
 		var first wire.Response
-		for i, size := range []int{max(1, len(body)), int(step)%31 + 1, 1} {
-			tap := wire.NewTap(format, h, false)
-			var passed []byte
-			out := func(p []byte) error { passed = append(passed, p...); return nil }
-			for piece := range slices.Chunk(body, size) {
-				_ = tap.Write(piece, out)
-			}
-			_ = tap.Close(true, out)
-			o := tap.Response()
-			u := o.Usage
-			for _, n := range [...]int64{
-				u.Input, u.CacheRead, u.CacheWrite, u.CacheWriteLong, u.AudioIn, u.ImageIn, u.Output,
-				u.AudioOut, u.ImageOut, u.Reasoning, o.Stated.Pico, o.TextTokens(),
-			} {
-				if n < 0 {
-					t.Fatalf("%+v", o)
+		for h, hide := range []bool{false, true} {
+			shown := body // in one piece
+			for i, size := range []int{max(1, len(body)), int(step)%97 + 1, 1} {
+				tap := newTap(format, contentType, "", hide)
+				passed := send(t, tap, slices.Collect(slices.Chunk(body, size)))
+				if hide && i == 0 {
+					shown = passed
 				}
-			}
-			if u.Reasoning > u.Output || !bytes.Equal(passed, body) {
-				t.Fatalf("%+v, passed on %q", o, passed)
-			}
-			if i == 0 {
-				first = o
-			} else if !reflect.DeepEqual(o, first) {
-				t.Fatalf("in pieces of %d: %+v, want %+v", size, o, first)
+				o := tap.Response()
+				u := o.Usage
+				for _, n := range [...]int64{
+					u.Input, u.CacheRead, u.CacheWrite, u.CacheWriteLong, u.AudioIn, u.ImageIn, u.Output,
+					u.AudioOut, u.ImageOut, u.Reasoning, o.Stated.Pico, o.TextTokens(),
+				} {
+					if n < 0 {
+						t.Fatalf("%+v", o)
+					}
+				}
+				if u.Reasoning > u.Output || !bytes.Equal(passed, shown) {
+					t.Fatalf("%+v, passed on %q, want %q", o, passed, shown)
+				}
+				if h+i == 0 {
+					first = o
+				} else if !reflect.DeepEqual(o, first) {
+					t.Fatalf("in pieces of %d, hide %v: %+v, want %+v", size, hide, o, first)
+				}
 			}
 		}
 	})
 }
 
-// FuzzRequest reads any request of any format, as JSON and as a form.
+// FuzzRequest reads any request of any format, as JSON and as a form, and asks for its usage.
 func FuzzRequest(f *testing.F) {
 	for i := range wire.Formats {
 		for _, body := range []string{
@@ -238,6 +243,15 @@ func FuzzRequest(f *testing.F) {
 		} {
 			f.Add([]byte(body), uint8(i), strings.HasPrefix(body, "--"))
 		}
+	}
+	for _, body := range []string{
+		`{"model":"m","messages":[{"role":"user","content":"Hello"}],"stream":true,"n":1,"max_tokens":5}`,
+		`{"model":"m","stream_options":{"include_usage":false,"x":-1.5e+3},"tools":[{"a":{}}]}`,
+		`{"model":"m","input":[{"content":[{"source":{"type":"base64","data":"AA"}}]}],"x":"\ud83d\ude00\u0000"}`,
+		`{"model":"m","stream_options":null}`, `{"model":"m","stream_options":{ }}`,
+		`[0,-0,1.0,true,false,null]`,
+	} {
+		f.Add([]byte(body), uint8(slices.Index(wire.Formats, wire.OpenAIChat)), false)
 	}
 	f.Fuzz(func(t *testing.T, body []byte, which uint8, form bool) {
 		format := wire.Formats[int(which)%len(wire.Formats)]
@@ -251,10 +265,24 @@ func FuzzRequest(f *testing.F) {
 			if !errors.Is(err, wire.ErrRequest) {
 				t.Fatalf("error %v is no wire.ErrRequest", err)
 			}
-		case q.Model == "" || q.Choices < 1 || q.MaxOutput < 0 || q.PromptTokens() < 0:
+			return
+		case q.Model == "" || q.Choices < 1 || q.MaxOutput < 0 || q.PromptTokens() < 0 || q.PromptBytes < 0:
 			t.Fatalf("%+v", q)
 		case !form && !json.Valid(body):
 			t.Fatal("an invalid document was accepted")
+		}
+		if form || format != wire.OpenAIChat {
+			return
+		}
+		want, got := decodeBody(t, body), decodeBody(t, wire.InjectUsage(body))
+		options, ok := want["stream_options"].(map[string]any)
+		if !ok {
+			options = map[string]any{}
+			want["stream_options"] = options
+		}
+		options["include_usage"] = true
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%v, want %v", got, want)
 		}
 	})
 }

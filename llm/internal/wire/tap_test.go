@@ -255,58 +255,6 @@ func TestFlushedGzipIsReadAtOnce(t *testing.T) {
 	}
 }
 
-func TestErrorEventEndsAStream(t *testing.T) {
-	for _, c := range []struct {
-		format            *wire.Format
-		kind, begin, want string
-		complete          bool
-	}{
-		{wire.OpenAIChat, "insufficient_quota", deltaEvent,
-			`data: {"error":{"message":"No \"more\"\n","type":"insufficient_quota",` +
-				`"param":null,"code":"insufficient_quota"}}` + "\n\ndata: [DONE]\n\n", true},
-		{wire.OpenAIChat, "rate_limit_exceeded", "",
-			`data: {"error":{"message":"No \"more\"\n","type":"tokens",` +
-				`"param":null,"code":"rate_limit_exceeded"}}` + "\n\ndata: [DONE]\n\n", true},
-		{wire.OpenAIResponses, "rate_limit_exceeded", `data: {"type":"response.created","sequence_number":6}` + "\n\n",
-			"event: error\n" + `data: {"type":"error","code":"rate_limit_exceeded",` +
-				`"message":"No \"more\"\n","param":null,` +
-				`"error":{"message":"No \"more\"\n","type":"tokens",` +
-				`"param":null,"code":"rate_limit_exceeded"},"sequence_number":7}` + "\n\n", false},
-		{wire.AnthropicMessages, "rate_limit_exceeded", "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-			"event: error\n" +
-				`data: {"type":"error","error":{"type":"rate_limit_error","message":"No \"more\"\n"}}` +
-				"\n\n", false},
-		{wire.AnthropicMessages, "overloaded_error", "",
-			"event: error\n" +
-				`data: {"type":"error","error":{"type":"overloaded_error","message":"No \"more\"\n"}}` +
-				"\n\n", false},
-	} {
-		tap := newTap(c.format, "text/event-stream", "", false)
-		if err := tap.Write([]byte(c.begin), nil); err != nil {
-			t.Fatal(err)
-		}
-		end := tap.ErrorEvent(c.kind, "No \"more\"\n")
-		if string(end) != c.want {
-			t.Errorf("%v: %s, want %s", c.format, end, c.want)
-		}
-		fresh := newTap(c.format, "text/event-stream", "", false)
-		if c.format != wire.OpenAIResponses &&
-			!bytes.Equal(end, fresh.ErrorEvent(c.kind, "No \"more\"\n")) {
-			t.Errorf("%v: the event depends on the stream", c.format)
-		}
-		if err := tap.Write(end, nil); err != nil {
-			t.Fatal(err)
-		}
-		if got := tap.Response(); !got.Failed || got.Broken || got.Complete != c.complete {
-			t.Errorf("%v: read back as %+v", c.format, got)
-		}
-	}
-	fresh := newTap(wire.OpenAIResponses, "text/event-stream", "", false)
-	if b := fresh.ErrorEvent("x", "y"); !strings.Contains(string(b), `"sequence_number":0}`) {
-		t.Errorf("%s", b)
-	}
-}
-
 func TestTapMemoryIsBounded(t *testing.T) {
 	const total = 20 << 20
 	piece := bytes.Repeat([]byte("abcdefgh"), 512)

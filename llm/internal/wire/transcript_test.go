@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -170,45 +169,4 @@ func draw(r *rapid.T, b []byte) [][]byte {
 		b = b[n:]
 	}
 	return pieces
-}
-
-func FuzzTap(f *testing.F) {
-	for i, c := range transcripts(f) {
-		f.Add(c.read(f), uint8(slices.Index(wire.Formats, c.format)), uint16(i*7), c.contentType() != "application/json")
-	}
-	f.Add([]byte(`{"usage":{}} {`), uint8(0), uint16(1), false)
-	f.Add([]byte("\ufeffdata\r\rdata: {\"choices\":[],\ndata:\"usage\":{}}\r\n\r\n:x\n\n"),
-		uint8(0), uint16(3), true)
-	f.Fuzz(func(t *testing.T, body []byte, format uint8, step uint16, stream bool) {
-		c := transcript{File: "x.json"}
-		if stream {
-			c.File = "x.sse"
-		}
-		var pieces [][]byte
-		for rest, n := body, int(step)%97+1; len(rest) > 0; n = n*31%97 + 1 {
-			n = min(n, len(rest))
-			pieces = append(pieces, rest[:n])
-			rest = rest[n:]
-		}
-		var results []wire.Response
-		var outputs [][]byte
-		for _, hide := range []bool{false, true} {
-			for _, cut := range [][][]byte{{body}, pieces, bytewise(body)} {
-				tap := newTap(wire.Formats[int(format)%len(wire.Formats)], c.contentType(), "", hide)
-				outputs = append(outputs, send(t, tap, cut))
-				results = append(results, tap.Response())
-			}
-		}
-		for i, r := range results {
-			if !reflect.DeepEqual(r, results[0]) {
-				t.Errorf("split %d: %+v, want %+v", i, r, results[0])
-			}
-			if want := outputs[i/3*3]; !bytes.Equal(outputs[i], want) {
-				t.Errorf("split %d: passed on %q, want %q", i, outputs[i], want)
-			}
-		}
-		if !bytes.Equal(outputs[0], body) {
-			t.Errorf("passed on %q, want %q", outputs[0], body)
-		}
-	})
 }
