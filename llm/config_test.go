@@ -154,14 +154,6 @@ func TestNewCopiesItsConfiguration(t *testing.T) {
 	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)
 }
 
-// A default body is at most 8 MiB.
-func TestDefaultBody(t *testing.T) {
-	r := newRig(t, core.UnitTokens, 10_000, nil)
-	if status, _ := r.ask(chatPath, strings.Repeat(" ", 8<<20+1)); status != 413 {
-		t.Errorf("status %d", status)
-	}
-}
-
 func TestFormatOf(t *testing.T) {
 	for _, c := range []struct {
 		method, path, name string

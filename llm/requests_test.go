@@ -35,79 +35,64 @@ func TestRefusalsSpendNothing(t *testing.T) {
 			}
 		}
 	}
-	const openAI = `{"error":{"message":%q,"type":%q,"param":null,"code":%q}}`
-	const anthropic = `{"type":"error","error":{"type":%q,"message":%q}}`
-	invalid := func(message string) string {
-		return fmt.Sprintf(openAI, message, "invalid_request_error", "invalid_request")
+	other := func(cfg *llm.Config) {
+		cfg.Other = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			if string(body) != `{"model":"m"}` {
+				http.Error(w, string(body), http.StatusInternalServerError)
+			}
+			http.Error(w, "short and stout", http.StatusTeapot)
+		})
 	}
+	openAI := func(message, kind, code string) string {
+		return fmt.Sprintf(`{"error":{"message":%q,"type":%q,"param":null,"code":%q}}`, message, kind, code)
+	}
+	anthropic := func(message, kind string) string {
+		return fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":%q}}`, kind, message)
+	}
+	invalid := func(message string) string { return openAI(message, "invalid_request_error", "invalid_request") }
+	const request, m = "invalid_request_error", `{"model":"m"}`
+	const malformed = "Malformed request: it is not one JSON document, or nests too deeply."
+	const unknown, long = "The model is not known here.", "The body is too long."
+	const encoded, unestimated = "The body must be UTF-8 without a Content-Encoding.", "The request could not be estimated."
 	for _, c := range []struct {
 		name, path, body string
-		header           []string
+		header           string // a Content-Encoding, or that the body comes in chunks
 		change           func(*llm.Config)
 		status           int
 		want             string
 	}{
-		{name: "malformed", path: chatPath, body: `{"model":`, status: 400,
-			want: invalid("Malformed request: it is not one JSON document, or nests too deeply.")},
-		{name: "malformed responses", path: responsesPath, body: `nonsense`, status: 400,
-			want: invalid("Malformed request: it is not one JSON document, or nests too deeply.")},
-		{name: "malformed messages", path: messagesPath, body: `[1]`, status: 400,
-			want: fmt.Sprintf(anthropic, "invalid_request_error", "Malformed request: it is no object.")},
-		{name: "empty", path: chatPath, status: 400,
-			want: invalid("Malformed request: it is not one JSON document, or nests too deeply.")},
-		{name: "no model", path: chatPath, body: `{}`, status: 400,
-			want: invalid("Malformed request: model is missing.")},
-		{name: "negative max_tokens", path: chatPath, body: `{"model":"m","max_tokens":-3}`, status: 400,
-			want: invalid("Malformed request: max_tokens is no integer of at least 0.")},
-		{name: "absurd max_tokens", path: messagesPath, status: 400,
-			body: `{"model":"m","max_tokens":99999999999999999999}`,
-			want: fmt.Sprintf(anthropic, "invalid_request_error",
-				"Malformed request: max_tokens is more than 1000000000.")},
-		{name: "unknown model", path: chatPath, body: `{"model":"m"}`, change: models, status: 404,
-			want: fmt.Sprintf(openAI, "The model is not known here.", "invalid_request_error", "model_not_found")},
-		{name: "unknown model of messages", path: messagesPath, body: `{"model":"m"}`, change: models, status: 404,
-			want: fmt.Sprintf(anthropic, "not_found_error", "The model is not known here.")},
-		{name: "known model in another case", path: chatPath, body: `{"model":"KNOWN"}`, change: models, status: 404,
-			want: fmt.Sprintf(openAI, "The model is not known here.", "invalid_request_error", "model_not_found")},
-		{name: "long", path: chatPath, body: `{"model":"m","n":12}  `, change: small, status: 413,
-			want: fmt.Sprintf(openAI, "The body is too long.", "invalid_request_error", "request_too_large")},
-		{name: "long in chunks", path: messagesPath, body: `{"model":"m","n":12}  `,
-			header: []string{"Chunked", "1"}, change: small, status: 413,
-			want: fmt.Sprintf(anthropic, "request_too_large", "The body is too long.")},
-		{name: "encoded", path: chatPath, body: `{"model":"m"}`,
-			header: []string{"Content-Encoding", "gzip"}, status: 415,
-			want: invalid("The body must be UTF-8 without a Content-Encoding.")},
-		{name: "encoded messages", path: messagesPath, body: `{"model":"m"}`,
-			header: []string{"Content-Encoding", "br"}, status: 415,
-			want: fmt.Sprintf(anthropic, "invalid_request_error",
-				"The body must be UTF-8 without a Content-Encoding.")},
-		{name: "estimate refuses", path: chatPath, body: `{"model":"m"}`, status: 400,
-			change: failing(fmt.Errorf("%w: too many images", llm.ErrRequest)),
-			want:   invalid("Malformed request: too many images.")},
-		{name: "estimate fails", path: chatPath, body: `{"model":"m"}`,
-			change: failing(errors.New("secret")), status: 500,
-			want: fmt.Sprintf(openAI, "The request could not be estimated.", "server_error", "server_error")},
-		{name: "estimate of messages fails", path: messagesPath, body: `{"model":"m"}`,
-			change: failing(errors.New("secret")), status: 500,
-			want: fmt.Sprintf(anthropic, "api_error", "The request could not be estimated.")},
-		{name: "unknown path", path: "/v1/moderations", body: `{"model":"m"}`, status: 404,
-			want: "404 page not found"},
-		{name: "other", path: "/v1/moderations", body: `{"model":"m"}`,
-			status: 418, want: "short and stout", change: func(cfg *llm.Config) {
-				cfg.Other = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					body, _ := io.ReadAll(r.Body)
-					if string(body) != `{"model":"m"}` {
-						http.Error(w, string(body), http.StatusInternalServerError)
-					}
-					http.Error(w, "short and stout", http.StatusTeapot)
-				})
-			}},
+		{"malformed", chatPath, `{"model":`, "", nil, 400, invalid(malformed)},
+		{"malformed responses", responsesPath, `nonsense`, "", nil, 400, invalid(malformed)},
+		{"malformed messages", messagesPath, `[1]`, "", nil, 400, anthropic("Malformed request: it is no object.", request)},
+		{"empty", chatPath, "", "", nil, 400, invalid(malformed)},
+		{"no model", chatPath, `{}`, "", nil, 400, invalid("Malformed request: model is missing.")},
+		{"negative max_tokens", chatPath, `{"model":"m","max_tokens":-3}`, "", nil, 400,
+			invalid("Malformed request: max_tokens is no integer of at least 0.")},
+		{"absurd max_tokens", messagesPath, `{"model":"m","max_tokens":99999999999999999999}`, "", nil, 400,
+			anthropic("Malformed request: max_tokens is more than 1000000000.", request)},
+		{"unknown model", chatPath, m, "", models, 404, openAI(unknown, request, "model_not_found")},
+		{"unknown model of messages", messagesPath, m, "", models, 404, anthropic(unknown, "not_found_error")},
+		{"known model in another case", chatPath, `{"model":"KNOWN"}`, "", models, 404, openAI(unknown, request, "model_not_found")},
+		{"long", chatPath, `{"model":"m","n":12}  `, "", small, 413, openAI(long, request, "request_too_large")},
+		{"long in chunks", messagesPath, `{"model":"m","n":12}  `, "chunked", small, 413, anthropic(long, "request_too_large")},
+		{"longer than the default", chatPath, strings.Repeat(" ", 8<<20+1), "", nil, 413, openAI(long, request, "request_too_large")},
+		{"encoded", chatPath, m, "gzip", nil, 415, invalid(encoded)},
+		{"encoded messages", messagesPath, m, "br", nil, 415, anthropic(encoded, request)},
+		{"estimate refuses", chatPath, m, "", failing(fmt.Errorf("%w: too many images", llm.ErrRequest)), 400,
+			invalid("Malformed request: too many images.")},
+		{"estimate fails", chatPath, m, "", failing(errors.New("secret")), 500, openAI(unestimated, "server_error", "server_error")},
+		{"estimate of messages fails", messagesPath, m, "", failing(errors.New("secret")), 500, anthropic(unestimated, "api_error")},
+		{"unknown path", "/v1/moderations", m, "", nil, 404, "404 page not found"},
+		{"other", "/v1/moderations", m, "", other, 418, "short and stout"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, core.UnitTokens, 1000, c.change)
-			q := r.request(c.path, c.body, c.header...)
-			if q.Header.Get("Chunked") != "" {
+			q := r.request(c.path, c.body)
+			if c.header == "chunked" {
 				q.ContentLength = -1
+			} else if c.header != "" {
+				q.Header.Set("Content-Encoding", c.header)
 			}
 			response, err := plainClient.Do(q)
 			if err != nil {
@@ -183,20 +168,15 @@ func TestBodyThatBreaksOff(t *testing.T) {
 func TestOuterBodyLimit(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 1000, nil)
 	r.serve(http.MaxBytesHandler(r.meter.Handler(http.NotFoundHandler()), 5))
-	if response := r.post(chatPath, `{"model":"m"}`); response.StatusCode != 413 {
-		t.Errorf("status %d", response.StatusCode)
+	if status, _ := r.ask(chatPath, `{"model":"m"}`); status != 413 {
+		t.Errorf("status %d", status)
+	}
+	q, w := httptest.NewRequest(http.MethodPost, chatPath, nil), httptest.NewRecorder()
+	q.Body = nil
+	if r.meter.Handler(http.NotFoundHandler()).ServeHTTP(w, q); w.Code != 400 {
+		t.Errorf("status %d without a body", w.Code)
 	}
 	r.unasked()
-}
-
-func TestRequestWithoutBody(t *testing.T) {
-	r := newRig(t, core.UnitTokens, 1000, nil)
-	q := httptest.NewRequest(http.MethodPost, chatPath, nil)
-	q.Body = nil
-	w := httptest.NewRecorder()
-	if r.meter.Handler(http.NotFoundHandler()).ServeHTTP(w, q); w.Code != 400 {
-		t.Errorf("status %d", w.Code)
-	}
 }
 
 // A panic of a function of the Config goes through and spends nothing. One of Config.Observe comes
@@ -223,20 +203,17 @@ func TestPanicsOfFunctions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, core.UnitTokens, 1000, c.change)
-			w := httptest.NewRecorder()
-			q := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(streamed))
-			q.Header.Set("X-Tenant", "acme")
 			func() {
 				defer func() {
 					if p := recover(); p != "own" {
 						t.Errorf("panic %v", p)
 					}
 				}()
-				r.meter.Handler(http.HandlerFunc(chat(7, 11))).ServeHTTP(w, q)
+				q := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(streamed))
+				q.Header.Set("X-Tenant", "acme")
+				r.meter.Handler(http.HandlerFunc(chat(7, 11))).ServeHTTP(httptest.NewRecorder(), q)
 			}()
-			key := core.Must(core.NewKey(core.Must(tenant(q))))
-			d, err := r.gate.Peek(t.Context(),
-				core.Charge{Policy: r.budget, Key: key, Cost: core.NoCost})
+			d, err := r.gate.Peek(t.Context(), r.charge())
 			if err != nil || d.At(0).Used != c.used {
 				t.Errorf("%d units are used, %v", d.At(0).Used, err)
 			}

@@ -377,10 +377,17 @@ func TestLongStreamHasFewCharges(t *testing.T) {
 	}
 }
 
-// Of an encoding that the Meter cannot read, a client can ask for none.
+// Of an encoding that the Meter cannot read, a client can ask for none, and of none where the usage is
+// asked for, because it could not be hidden.
 func TestClientChoosesNoUnreadEncoding(t *testing.T) {
-	for accepts, want := range map[string]string{
-		"br": "identity", "zstd, br": "identity", "gzip;q=0, br": "identity", "br, gzip;q=0.5": "gzip", "": "identity",
+	const message = `{"model":"m","max_tokens":5}`
+	for _, c := range []struct{ path, body, accepts, want string }{
+		{messagesPath, message, "br", "identity"}, {messagesPath, message, "zstd, br", "identity"},
+		{messagesPath, message, "gzip;q=0, br", "identity"}, {messagesPath, message, "br, gzip;q=0.5", "gzip"},
+		{messagesPath, message, "", "identity"},
+		{chatPath, `{"model":"m","stream":true}`, "gzip, br", "identity"},
+		{chatPath, `{"model":"m","stream":true,"stream_options":{"include_usage":false}}`, "gzip", "identity"},
+		{chatPath, `{"model":"m","stream":false}`, "gzip, br", "gzip"},
 	} {
 		r := newRig(t, core.UnitTokens, 1000, nil)
 		var asked string
@@ -388,31 +395,8 @@ func TestClientChoosesNoUnreadEncoding(t *testing.T) {
 			asked = q.Header.Get("Accept-Encoding")
 			chat(1, 1)(w, q)
 		})
-		read(t, r.post(messagesPath, `{"model":"m","max_tokens":5}`, "Accept-Encoding", accepts))
-		if asked != want {
-			t.Errorf("%q: the server was asked for %q, want %q", accepts, asked, want)
-		}
-	}
-}
-
-// Usage is asked for in an unencoded response, because it could not be hidden in an encoded one.
-func TestUsageIsInjected(t *testing.T) {
-	for _, c := range []struct{ body, want, encoding string }{
-		{`{"model":"m","stream":true}`,
-			`{"stream_options":{"include_usage":true},"model":"m","stream":true}`, "identity"},
-		{`{"model":"m","stream":true,"stream_options":{"include_usage":false}}`,
-			`{"model":"m","stream":true,"stream_options":{"include_usage":true}}`, "identity"},
-		{`{"model":"m","stream":false}`, `{"model":"m","stream":false}`, "gzip"},
-	} {
-		r := newRig(t, core.UnitTokens, 100_000, nil)
-		var encoding string
-		r.answer = func(w http.ResponseWriter, q *http.Request) {
-			encoding = q.Header.Get("Accept-Encoding")
-			chat(1, 1)(w, q)
-		}
-		read(t, r.post(chatPath, c.body, "Accept-Encoding", "gzip, br"))
-		if r.asked[0] != c.want || encoding != c.encoding {
-			t.Errorf("the upstream was asked %s with encoding %q", r.asked[0], encoding)
+		if r.ask(c.path, c.body, "Accept-Encoding", c.accepts); asked != c.want {
+			t.Errorf("%s, %q: the server was asked for %q, want %q", c.body, c.accepts, asked, c.want)
 		}
 	}
 }
