@@ -1,7 +1,6 @@
 package llm_test
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,8 +11,6 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
-	"github.com/headgate/headgate/internal/gatetest"
-	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
 	"github.com/headgate/headgate/plans"
@@ -84,90 +81,6 @@ func TestRequestIsVisible(t *testing.T) {
 	if _, ok := llm.RequestFrom(t.Context()); ok {
 		t.Error("a request was seen where there is none")
 	}
-}
-
-// Key by tenant and model, streams only, budgets of organisation, team and user, money and a cap are
-// one decision, in one round trip on one server. The refusal names the limit that denies.
-func TestLimitsByModelAreOneDecision(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		header := func(name string) keyfunc.Func { return keyfunc.Must(keyfunc.Header(name)) }
-		var trips counting
-		client := server.Client(t)
-		client.AddHook(&trips)
-		gate := gatetest.Redis(t, client, core.Config{Prefix: server.Prefix, Timeout: time.Minute})
-		r := newRig(t, core.UnitTokens, 1, func(cfg *llm.Config) {
-			cfg.Guard.Gate, cfg.Models = gate, twoModels()
-			cfg.Guard.Rules = []nethttp.Rule{
-				{Policy: policy("requests-by-model", core.UnitRequests, 11), Key: keyfunc.Must(keyfunc.Join(tenant, llm.ModelKey))},
-				{Policy: policy("streams", core.UnitRequests, 5), Key: tenant, Skip: llm.UnlessStream},
-				{Policy: policy("large-requests", core.UnitRequests, 3), Key: tenant, Skip: llm.UnlessModel("large")},
-			}
-			cfg.Guard.Slot = &nethttp.Slot{
-				Semaphore: core.Must(semaphore.New(gate, semaphore.Config{Name: "running"})),
-				Caps:      []nethttp.Cap{{Name: "running", Key: tenant, Limit: 2}},
-			}
-			cfg.Budgets = []llm.Budget{
-				{Policy: policy("organisation", core.UnitTokens, 1000), Key: tenant},
-				{Policy: policy("team", core.UnitTokens, 60), Key: header("X-Team")},
-				{Policy: policy("user", core.UnitTokens, 20), Key: user},
-				{Policy: policy("money", core.UnitMicroDollars, 500), Key: tenant},
-				{Policy: policy("large-money", core.UnitMicroDollars, 200), Key: tenant, Models: []string{"large"}},
-			}
-		})
-		other := core.Must(core.NewRedis(server.Client(t), core.Config{Prefix: server.Prefix, Timeout: time.Minute}))
-		running := core.Must(semaphore.New(other, semaphore.Config{Name: "running"}))
-		var admitted int64
-		r.answer = func(w http.ResponseWriter, _ *http.Request) {
-			admitted = trips.Load()
-			fmt.Fprint(w, `{"usage":{"prompt_tokens":3,"completion_tokens":5}}`)
-		}
-		asked := 0
-		ask := func(model string, stream bool, user, team string) (status int, body string, decided int64) {
-			asked++
-			someone := fmt.Sprint("other", asked)
-			before := trips.Load()
-			response := r.post(chatPath, of(model, stream),
-				"X-User", cmp.Or(user, someone), "X-Team", cmp.Or(team, someone))
-			if body = read(t, response); response.StatusCode != http.StatusOK {
-				return response.StatusCode, body, trips.Load() - before
-			}
-			<-r.reports
-			key := core.Must(core.NewKey(core.Must(tenant(r.request(chatPath, "")))))
-			for taken := 1; taken > 0; { // the slot is released in the background
-				holders, _, err := running.Holders(t.Context(), key)
-				if err != nil {
-					t.Fatal(err)
-				}
-				taken = len(holders)
-			}
-			return response.StatusCode, body, admitted - before
-		}
-		ask("small", false, "", "") // loads the scripts
-		for _, step := range []struct {
-			model      string
-			stream     bool
-			user, team string
-			admitted   int
-			denier     string
-		}{
-			{"small", false, "ann", "", 2, "user"},          // 16 of 20 tokens
-			{"small", false, "", "blue", 7, "team"},         // 56 of 60
-			{"large", false, "", "", 2, "large-money"},      // 160 of 200 micro-dollars
-			{"small", true, "", "", 1, "requests-by-model"}, // 11 of 11
-		} {
-			for i := 0; i <= step.admitted; i++ {
-				status, body, decided := ask(step.model, step.stream, step.user, step.team)
-				want, names := http.StatusOK, ""
-				if i == step.admitted {
-					want, names = http.StatusTooManyRequests, `policy \"`+step.denier+`\"`
-				}
-				if status != want || decided != 1 || !strings.Contains(body, names) {
-					t.Fatalf("%+v: the %d. was answered %d after %d round trips: %s", step, i+1, status, decided, body)
-				}
-			}
-		}
-	})
 }
 
 // Rules that skip other models or whole answers count nothing of them.

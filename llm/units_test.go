@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,7 +80,11 @@ func TestDenialSpendsNothing(t *testing.T) {
 			if before != "[1 3 50 103 53]" {
 				t.Errorf("%s are used", before)
 			}
-			if status, body := r.ask(chatPath, streamed, "X-User", "ann"); status != 429 {
+			names := `policy \"` + denier + `\"`
+			if denier == "slots" {
+				names = "All 1 concurrent requests are in use."
+			}
+			if status, body := r.ask(chatPath, streamed, "X-User", "ann"); status != 429 || !strings.Contains(body, names) {
 				t.Errorf("%d %s", status, body)
 			}
 			if after := fmt.Sprint(r.peekUsed()); after != before {

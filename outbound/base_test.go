@@ -191,10 +191,7 @@ func TestCompressedRefusal(t *testing.T) {
 	u.push(refuse(http.StatusTooManyRequests, zipped.String(), "Content-Encoding", "gzip"))
 	r := request(t, t.Context(), u.URL)
 	r.Header.Set("Accept-Encoding", "gzip")
-	res, err := u.tr.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := roundTrip(t, u.tr, r)
 	if got, err := io.ReadAll(res.Body); !bytes.Equal(got, zipped.Bytes()) || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -271,3 +271,13 @@ func (r *rig) used(p *core.Policy) int64 {
 var answered = roundTripper(func(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody}, nil
 })
+
+// roundTrip sends a request that must have an answer. The caller closes its body.
+func roundTrip(t testing.TB, rt http.RoundTripper, r *http.Request) *http.Response {
+	t.Helper()
+	res, err := rt.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}

@@ -266,10 +266,7 @@ func TestFullQueue(t *testing.T) {
 		slot := slotOf(t, g, 1)
 		slot.Semaphore = newSemaphore(t, g, semaphore.Config{MaxWaiters: 1})
 		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot, MaxWait: time.Hour})
-		res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := roundTrip(t, tr, request(t, t.Context(), u.URL))
 		ctx, cancel := context.WithCancel(t.Context())
 		waited := make(chan error)
 		go func() {
@@ -277,7 +274,7 @@ func TestFullQueue(t *testing.T) {
 			waited <- err
 		}()
 		gatetest.Eventually(t, "a request waits", func() bool { return tr.Waiting() == 1 })
-		_, err = get(t, tr, u.URL)
+		_, err := get(t, tr, u.URL)
 		if busy := wantBusy(t, err, "streams"); busy.After <= 0 {
 			t.Errorf("%+v", busy)
 		}

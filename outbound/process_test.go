@@ -224,10 +224,7 @@ func TestKilledProcessGivesItsSlotsBack(t *testing.T) {
 	cfg.MaxWait = time.Minute
 	tr := transport(t, cfg)
 	for range replicaCap {
-		res, err := tr.RoundTrip(request(t, t.Context(), u.URL+"/m"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := roundTrip(t, tr, request(t, t.Context(), u.URL+"/m"))
 		defer func() { _ = res.Body.Close() }()
 	}
 	if took := time.Since(start); took > replicaTTL+500*time.Millisecond+slack() {

@@ -39,10 +39,7 @@ func TestMeteredRule(t *testing.T) {
 		account := core.Must(outbound.ByCredential(q))
 		key := gatetest.Key(t, account.Parts()[0], "m")
 		used := func() string { return fmt.Sprint(standing(t, g, tokens, key).Used, standing(t, g, requests, key).Used) }
-		res, err := r.tr.RoundTrip(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := roundTrip(t, r.tr, q)
 		if n := used(); n != "10 1" {
 			t.Errorf("%s tokens and requests are spent by a request that runs", n)
 		}

@@ -98,14 +98,11 @@ func TestSlotComesBack(t *testing.T) {
 				})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				res, err := tr.RoundTrip(request(t, ctx, u.URL))
-				if err != nil {
-					t.Fatal(err)
-				}
+				res := roundTrip(t, tr, request(t, ctx, u.URL))
 				if n := holders(t, slot, u.URL); n != 1 {
 					t.Errorf("%d slots are held by a stream", n)
 				}
-				_, err = get(t, tr, u.URL)
+				_, err := get(t, tr, u.URL)
 				wantBusy(t, err, "streams")
 				end(t, res, more, cancel)
 				gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
@@ -240,10 +237,7 @@ func TestLostSlotCancelsItsRequest(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {
 		u, slot := stream(t, nil), slotOf(t, g, 1)
 		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
-		res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := roundTrip(t, tr, request(t, t.Context(), u.URL))
 		key, _ := outbound.ByCredential(request(t, t.Context(), u.URL))
 		all, _, err := slot.Semaphore.Holders(t.Context(), key)
 		if err != nil || len(all) != 1 {
@@ -336,10 +330,7 @@ func TestInformationalResponsesOverHTTP2(t *testing.T) {
 		})
 		tr := transport(t, outbound.Config{Base: u.Client().Transport, Gate: g, Slot: slotOf(t, g, 1)})
 		r := request(t, ctx, u.URL)
-		res, err := tr.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := roundTrip(t, tr, r)
 		text, err := io.ReadAll(res.Body)
 		if string(text) != "HTTP/2.0" || err != nil || hints != http.StatusEarlyHints || res.Request != r ||
 			res.Trailer.Get("X-End") != "yes" {

@@ -3,13 +3,18 @@ package wire_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/llm/internal/wire"
@@ -169,4 +174,168 @@ func draw(r *rapid.T, b []byte) [][]byte {
 		b = b[n:]
 	}
 	return pieces
+}
+
+// frame returns a binary frame of an event.
+func frame(t testing.TB, event, payload string) []byte {
+	t.Helper()
+	var m eventstream.Message
+	m.Headers.Set(":event-type", eventstream.StringValue(event))
+	m.Headers.Set(":message-type", eventstream.StringValue("event"))
+	m.Payload = []byte(payload)
+	var b bytes.Buffer
+	if err := eventstream.NewEncoder().Encode(&b, m); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestFrames(t *testing.T) {
+	delta := frame(t, "contentBlockDelta", `{"delta":{"text":"Hello"}}`)
+	metadata := frame(t, "metadata", `{"usage":{"inputTokens":7,"outputTokens":3,"totalTokens":10}}`)
+	long := frame(t, "contentBlockDelta", `{"x":"`+string(bytes.Repeat([]byte("x"), 2<<20))+`"}`)
+	damaged := bytes.Clone(delta)
+	damaged[len(damaged)-9] ^= 1
+	chunk := func(body string) []byte {
+		return frame(t, "chunk", fmt.Sprintf(`{"bytes":%q,"p":"abcdef"}`,
+			base64.StdEncoding.EncodeToString([]byte(body))))
+	}
+	usage := wire.Usage{Input: 7, Output: 3}
+	for _, c := range []struct {
+		name   string
+		format *wire.Format
+		body   []byte
+		want   wire.Response
+	}{
+		{"whole", wire.BedrockConverse, slices.Concat(delta, metadata),
+			wire.Response{Usage: usage, Known: true, InputKnown: true, Complete: true, Events: 1, TextBytes: 5}},
+		{"cut", wire.BedrockConverse, slices.Concat(delta, metadata[:len(metadata)-1]),
+			wire.Response{Events: 1, TextBytes: 5}},
+		{"damaged", wire.BedrockConverse, slices.Concat(damaged, metadata),
+			wire.Response{Usage: usage, Known: true, InputKnown: true, Complete: true, Broken: true}},
+		{"too long to hold", wire.BedrockConverse, slices.Concat(long, delta, metadata), wire.Response{
+			Usage: usage, Known: true, InputKnown: true, Complete: true, Broken: true, Events: 1, TextBytes: 5,
+		}},
+		{"of a model's own format", wire.BedrockInvoke, slices.Concat(
+			chunk(`{"type":"message_start","message":{"usage":{"input_tokens":7,"output_tokens":1}}}`),
+			chunk(`{"type":"content_block_delta","delta":{"type":"text_delta","text":"Hello"}}`),
+			chunk(`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":3}}`),
+			chunk(`{"type":"message_stop","amazon-bedrock-invocationMetrics":{"inputTokenCount":7,`+
+				`"outputTokenCount":3,"cacheReadInputTokenCount":5}}`)),
+			wire.Response{
+				Usage: wire.Usage{Input: 7, CacheRead: 5, Output: 3}, Known: true, InputKnown: true,
+				Complete: true, Events: 1, TextBytes: 5,
+			}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, size := range []int{len(c.body), 1000, 7} {
+				tap := newTap(c.format, "application/vnd.amazon.eventstream", "", false)
+				pieces := slices.Collect(slices.Chunk(c.body, size))
+				if got := send(t, tap, pieces); !bytes.Equal(got, c.body) {
+					t.Errorf("in pieces of %d: passed on %d bytes", size, len(got))
+				}
+				got := counted(tap.Response())
+				if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
+					t.Errorf("in pieces of %d:\n%+v, want\n%+v", size, got, c.want)
+				}
+			}
+		})
+	}
+}
+
+// A stream of any framing can be ended between two of its parts, and what ends it is read back as
+// an error.
+func TestErrorEventOfEveryFormat(t *testing.T) {
+	const body = `{"type":"x"}`
+	for _, format := range wire.Formats {
+		part := []byte("data: " + body + "\n\n")
+		switch format.Errors() {
+		case wire.ErrorsAmazon:
+			part = frame(t, "x", body)
+		case wire.ErrorsOllama:
+			part = []byte(body + "\n")
+		}
+		for i, cut := range []int{0, 1, 5, len(part) - 1} {
+			tap := newTap(format, "", "", false)
+			whole := append(bytes.Clone(part), part...)
+			if err := tap.Write(whole[:len(part)+cut], nil); err != nil {
+				t.Fatal(err)
+			}
+			if between := tap.Between(); between != (cut == 0) {
+				t.Errorf("%v, cut at %d: between is %v", format, cut, between)
+			}
+			rest := whole[len(part)+cut:]
+			if n := tap.Rest(append(bytes.Clone(rest), part...)); n != len(rest) && cut > 0 {
+				t.Errorf("%v, cut at %d: the rest is %d bytes, want %d", format, cut, n, len(rest))
+			}
+			if err := tap.Write(rest, nil); err != nil {
+				t.Fatal(err)
+			}
+			message := []string{"No more.", "\r\n\n", "\xff\u2028</script>", strings.Repeat("x", 100_000)}[i]
+			if err := tap.Write(tap.ErrorEvent("rate_limit_exceeded", message), nil); err != nil {
+				t.Fatal(err)
+			}
+			if o := tap.Response(); !o.Failed || o.Broken {
+				t.Errorf("%v: read back as %+v", format, o)
+			}
+		}
+	}
+}
+
+func TestFaultOfEveryServer(t *testing.T) {
+	for _, c := range []struct {
+		errors     wire.Errors
+		status     int
+		body, kind string
+	}{
+		{wire.ErrorsGoogle, 429, `{"error":{"code":429,"message":"No.","status":"RESOURCE_EXHAUSTED"}}`, ""},
+		{wire.ErrorsGoogle, 400, `{"error":{"code":400,"message":"No.","status":"INVALID_ARGUMENT"}}`, ""},
+		{wire.ErrorsGoogle, 404, `{"error":{"code":404,"message":"No.","status":"NOT_FOUND"}}`, ""},
+		{wire.ErrorsGoogle, 503, `{"error":{"code":503,"message":"No.","status":"UNAVAILABLE"}}`, ""},
+		{wire.ErrorsAmazon, 429, `{"message":"No."}`, "ThrottlingException"},
+		{wire.ErrorsAmazon, 400, `{"message":"No."}`, "ValidationException"},
+		{wire.ErrorsAmazon, 503, `{"message":"No."}`, "ServiceUnavailableException"},
+		{wire.ErrorsCohere, 429, `{"message":"No."}`, ""},
+		{wire.ErrorsOllama, 429, `{"error":"No."}`, ""},
+		{wire.ErrorsResponses, 429, `{"error":{"message":"No.","type":"t","param":null,"code":"c"}}`, ""},
+	} {
+		w := httptest.NewRecorder()
+		fault := wire.Fault{Status: c.status, Type: "t", Code: "c", Message: "No."}
+		fault.Write(w, httptest.NewRequest(http.MethodPost, "/", nil), c.errors)
+		if got := w.Body.String(); w.Code != c.status || got != c.body+"\n" ||
+			w.Header().Get("X-Amzn-Errortype") != c.kind {
+			t.Errorf("%d %d: %d %s %v", c.errors, c.status, w.Code, got, w.Header())
+		}
+	}
+}
+
+// A client of Google's finds the wait in the body.
+func TestFaultStatesTheWait(t *testing.T) {
+	const info = `"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"`
+	for _, c := range []struct {
+		errors        wire.Errors
+		wait          time.Duration
+		stated        string // by an outer handler
+		header, delay string
+	}{
+		{wire.ErrorsGoogle, 0, "", "", ""},
+		{wire.ErrorsGoogle, 2 * time.Second, "", "2", info + `2s"}]`},
+		{wire.ErrorsGoogle, 2 * time.Second, "2", "2", info + `2s"}]`},
+		{wire.ErrorsGoogle, 100 * time.Millisecond, "", "1", info + `0.1s"}]`},
+		{wire.ErrorsGoogle, 1339200 * time.Second, "", "1339200", info + `1339200s"}]`},
+		{wire.ErrorsOllama, 1500 * time.Millisecond, "", "2", ""},
+		{wire.ErrorsOpenAI, time.Second, "7", "7", ""},
+	} {
+		w := httptest.NewRecorder()
+		if c.stated != "" {
+			w.Header().Set("Retry-After", c.stated)
+		}
+		fault := wire.Fault{Status: 429, Message: "No.", RetryAfter: c.wait}
+		fault.Write(w, httptest.NewRequest(http.MethodPost, "/", nil), c.errors)
+		body := w.Body.String()
+		if w.Header().Get("Retry-After") != c.header || !strings.Contains(body, c.delay) ||
+			strings.Contains(body, "details") != (c.delay != "") {
+			t.Errorf("%+v: %s %v", c, body, w.Header())
+		}
+	}
 }
