@@ -2,7 +2,6 @@ package llm_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +132,7 @@ func TestEnumerationsHaveNames(t *testing.T) {
 		{[]string{llm.OutcomeReported.String(), llm.OutcomeFailed.String(), llm.OutcomeCut.String(),
 			llm.OutcomeUnreported.String(), llm.Outcome(9).String()},
 			"reported failed cut unreported unknown"},
+		{[]string{llm.FormatOpenAIChat.String(), llm.Format{}.String()}, "openai-chat unknown"},
 	} {
 		if got := strings.Join(c.got, " "); got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
@@ -152,24 +152,6 @@ func TestNewCopiesItsConfiguration(t *testing.T) {
 	r.answer = chat(7, 11)
 	read(t, r.post("/v1/chat/completions", streamed))
 	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)
-}
-
-func TestFormatOf(t *testing.T) {
-	for _, c := range []struct {
-		method, path, name string
-		want               llm.Format
-		ok                 bool
-	}{
-		{"POST", "/v1/chat/completions", "openai-chat", llm.FormatOpenAIChat, true},
-		{"POST", "/v1/responses", "openai-responses", llm.FormatOpenAIResponses, true},
-		{"POST", "/v1/messages", "anthropic-messages", llm.FormatAnthropicMessages, true},
-		{"GET", "/v1/messages", "unknown", llm.Format{}, false},
-	} {
-		got, ok := llm.FormatOf(httptest.NewRequest(c.method, c.path, http.NoBody))
-		if got != c.want || ok != c.ok || got.String() != c.name {
-			t.Errorf("%s %s: %v, %v", c.method, c.path, got, ok)
-		}
-	}
 }
 
 // Tools are told that budgets may have other limits only if there are plans.

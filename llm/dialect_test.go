@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
@@ -29,7 +30,7 @@ import (
 // spends returns a rule by the client's address that charges cost.
 func spends(t *testing.T, cost int64, cfg core.PolicyConfig) nethttp.Rule {
 	t.Helper()
-	return nethttp.Rule{Policy: policyOf(t, cfg), Key: keyfunc.RemoteIP(), Cost: func(*http.Request) int64 { return cost }}
+	return nethttp.Rule{Policy: gatetest.Policy(t, cfg), Key: keyfunc.RemoteIP(), Cost: func(*http.Request) int64 { return cost }}
 }
 
 // modelLimits returns what a response states of limits in the headers of model APIs, sorted: of each
@@ -352,7 +353,7 @@ func aClock() *core.ManualClock { return core.NewManualClock(time.UnixMicro(1_80
 
 func memory(t *testing.T, c *core.ManualClock) *core.Gate {
 	t.Helper()
-	return made(t)(core.NewMemory(core.Config{Clock: c.Now}))
+	return gatetest.Memory(t, core.Config{Clock: c.Now})
 }
 
 // dead returns a gate whose Redis refuses connections.
@@ -360,23 +361,13 @@ func dead(t *testing.T) *core.Gate {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
 	t.Cleanup(func() { client.Close() })
-	return made(t)(core.NewRedis(client, core.Config{}))
-}
-
-func made(t *testing.T) func(*core.Gate, error) *core.Gate {
-	return func(g *core.Gate, err error) *core.Gate {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return g
-	}
+	return core.Must(core.NewRedis(client, core.Config{}))
 }
 
 func eachGate(t *testing.T, f func(t *testing.T, gate *core.Gate)) {
-	t.Run("memory", func(t *testing.T) { f(t, made(t)(core.NewMemory(core.Config{}))) })
+	t.Run("memory", func(t *testing.T) { f(t, gatetest.Memory(t, core.Config{})) })
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		f(t, made(t)(core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: generous})))
+		f(t, gatetest.Redis(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: generous}))
 	})
 }
 
@@ -389,27 +380,18 @@ func guard(t *testing.T, cfg nethttp.Config) *nethttp.Guard {
 	return g
 }
 
-func policyOf(t *testing.T, cfg core.PolicyConfig) *core.Policy {
-	t.Helper()
-	p, err := core.NewPolicy(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // rules returns a rule by the client's address for each policy.
 func rules(t *testing.T, policies ...core.PolicyConfig) (all []nethttp.Rule) {
 	t.Helper()
 	for _, p := range policies {
-		all = append(all, nethttp.Rule{Policy: policyOf(t, p), Key: keyfunc.RemoteIP()})
+		all = append(all, nethttp.Rule{Policy: gatetest.Policy(t, p), Key: keyfunc.RemoteIP()})
 	}
 	return all
 }
 
 func bans(t *testing.T, b core.Block) *core.Policy {
 	t.Helper()
-	return policyOf(t, core.PolicyConfig{Name: "bans", Algorithm: b})
+	return gatetest.Policy(t, core.PolicyConfig{Name: "bans", Algorithm: b})
 }
 
 // crowded returns a handler with caps of two requests a user and three of all, at which these users
@@ -432,7 +414,7 @@ func crowded(t *testing.T, cfg nethttp.Config, users ...string) http.Handler {
 	}
 	cfg.Slot = &slot
 	requests := core.PolicyConfig{Name: "requests", Algorithm: core.TokenBucket{Burst: 10}}
-	cfg.Rules = []nethttp.Rule{{Policy: policyOf(t, requests), Key: user}}
+	cfg.Rules = []nethttp.Rule{{Policy: gatetest.Policy(t, requests), Key: user}}
 	entered, end := make(chan struct{}), make(chan struct{})
 	h := guard(t, cfg).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		entered <- struct{}{}

@@ -266,7 +266,7 @@ func TestClientLeavesBeforeItsBudgetAnswers(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client, hook := s.Client(t), new(leaves)
 		client.AddHook(hook)
-		gate := made(t)(core.NewRedis(client, core.Config{Prefix: s.Prefix, Timeout: generous}))
+		gate := core.Must(core.NewRedis(client, core.Config{Prefix: s.Prefix, Timeout: generous}))
 		running := core.Must(semaphore.New(gate, semaphore.Config{Name: "running"}))
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 			cfg.Guard = nethttp.Config{Gate: gate, Slot: &nethttp.Slot{

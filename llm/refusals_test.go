@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/once"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
 )
@@ -105,7 +106,7 @@ func TestRefusals(t *testing.T) {
 	limit := core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), Unit: core.UnitTokens, OnFailure: core.FailClosed}
 	none := core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}}
 	of := func(p core.PolicyConfig, fails error) []nethttp.Rule {
-		return []nethttp.Rule{{Policy: policyOf(t, p), Key: func(r *http.Request) (string, error) { return r.RemoteAddr, fails }}}
+		return []nethttp.Rule{{Policy: gatetest.Policy(t, p), Key: func(r *http.Request) (string, error) { return r.RemoteAddr, fails }}}
 	}
 	block := func(hide bool) []nethttp.BlockRule {
 		return []nethttp.BlockRule{{
@@ -241,7 +242,8 @@ func TestRunningStreamMakesNoNever(t *testing.T) {
 					if got := retryHeaders(response.Header); response.StatusCode != 429 || got != retry {
 						t.Errorf("%d, %s, want %s", response.StatusCode, got, retry)
 					}
-					if e := readAPIError(t, response); e.Error.Type+" "+e.Error.Code != errors {
+					if e := readAPIError(t, response); e.Error.Type+" "+e.Error.Code != errors ||
+						e.Error.Message != `Running requests hold what the request needs of policy "budget".` {
 						t.Errorf("%+v", e)
 					}
 				}
@@ -297,21 +299,6 @@ func TestStreamEndsByWhatOthersHold(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A refusal says whether running requests hold what is missing.
-func TestRefusalTellsOfHeldUnits(t *testing.T) {
-	r := newRig(t, core.UnitTokens, 100, func(cfg *llm.Config) { cfg.Guard.Dialect = nethttp.Draft11{} })
-	goOn := make(chan struct{})
-	r.answer = events(1, func(http.ResponseWriter, *http.Request) { <-goOn })
-	running := r.post(chatPath, streamed)
-	response := r.post(chatPath, streamed)
-	if text := read(t, response); !strings.Contains(text, `Running requests hold what the request needs of policy \"budget\".`) ||
-		response.Header.Get("Retry-After") != "3" {
-		t.Errorf("%s %s", response.Header, text)
-	}
-	close(goOn)
-	read(t, running)
 }
 
 // A response states the limits in the dialect of its format, unless the Guard has another. The

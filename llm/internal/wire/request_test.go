@@ -26,7 +26,7 @@ func TestRequests(t *testing.T) {
 		Want                     wire.Request
 		Fault                    string
 	}
-	if err := json.Unmarshal(readFile(t, "testdata", "requests.json"), &all); err != nil || len(all) != 100 {
+	if err := json.Unmarshal(readFile(t, "testdata", "requests.json"), &all); err != nil || len(all) != 101 {
 		t.Fatalf("%d requests, %v", len(all), err)
 	}
 	stated := func(q wire.Request) [7]any {
