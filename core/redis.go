@@ -102,7 +102,10 @@ func (g *Gate) serverNotice(ctx context.Context, n trips.Notice) {
 		e.Op = OpScriptMissing
 	}
 	g.tell(ctx, e)
-	if n.Kind == trips.Opened {
+	switch n.Kind {
+	case trips.Opened:
 		g.lent.Keeper.Wake() // the waiters' failure modes decide
+	case trips.Closed, trips.ScriptMissing: // a server without a script has just begun
+		g.lent.Keeper.RenewAll()
 	}
 }

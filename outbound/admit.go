@@ -20,7 +20,7 @@ func (x *exchange) admit(w *wait) (p *pass, err error) {
 			return nil, err
 		}
 		p, denied, err := x.try(w)
-		if p != nil && p.lost() {
+		if p != nil && p.slot.lost() { // it must not be sent
 			p.cancel()
 			p.release()
 			continue
@@ -45,11 +45,15 @@ func (x *exchange) try(w *wait) (*pass, *denial, error) {
 	if x.caps == nil || w.lease != nil {
 		return x.reserve(w)
 	}
+	if err := x.settle(w); err != nil {
+		return nil, nil, err
+	}
 	if x.t.spaced { // Admit would not space the requests
 		return x.slotFirst(w)
 	}
 	s := x.t.cfg.Slot.Semaphore
 	l, d, err := s.Admit(x.req.Context(), semaphore.Request{Caps: x.caps}, x.charges...)
+	x.t.note(&d)
 	if l != nil {
 		return x.pass(l, l.Reservation(), &d), nil, nil
 	}
@@ -62,6 +66,19 @@ func (x *exchange) try(w *wait) (*pass, *denial, error) {
 		return nil, denied, nil
 	}
 	return x.slotFirst(w)
+}
+
+// settling is for how long a request takes no slot after Redis has answered again. Meanwhile those that
+// run take the slots again that Redis does not know.
+const settling = 500 * time.Millisecond
+
+// settle waits if Redis has just answered again.
+func (x *exchange) settle(w *wait) error {
+	left := settling - time.Since(time.Unix(0, x.t.unasked.Load()))
+	if left <= 0 || x.away(x.req.Context()) {
+		return nil
+	}
+	return w.sleep(min(left, w.left()))
 }
 
 // slotFirst waits for a slot, and then spends the charges. It leaves the line first, because requests
@@ -112,8 +129,9 @@ const outageRetry = time.Second
 
 // reserve spends the charges, and waits until they may act.
 func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
-	left := w.left()
+	left, asked := w.left(), time.Now()
 	paid, d, err := x.spend(left)
+	x.t.note(&d)
 	switch {
 	case err != nil:
 		return nil, nil, wrapped(err)
@@ -127,7 +145,7 @@ func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
 		}
 	}()
 	if rule := x.delayedBy(&d); rule != nil {
-		if denied, err := x.delay(w, paid, rule); denied != nil || err != nil {
+		if denied, err := x.delay(w, paid, rule, d.Cause != nil, asked); denied != nil || err != nil {
 			return nil, denied, err
 		}
 	}
@@ -162,27 +180,33 @@ func (x *exchange) delayedBy(d *core.Decision) (p *core.Policy) {
 	return p
 }
 
-// overdue is how late a reservation may act. A process that stood still for longer asks again, so
-// that it does not send all that it has reserved meanwhile at once.
+// overdue is how late a reservation may act. A process that stood still for longer, or a Redis, is asked
+// again, so that the process does not send all that it has reserved meanwhile at once.
 const overdue = 500 * time.Millisecond
 
 // delay waits until a reservation may act, and then looks whether a cooldown has begun meanwhile,
-// or a hold has expired.
-func (x *exchange) delay(w *wait, paid *core.Reservation, by *core.Policy) (*denial, error) {
+// a hold has expired, or another than the one that gave the reservation decides: Redis, or this process
+// while Redis does not answer. That one does not know the reservation.
+func (x *exchange) delay(
+	w *wait, paid *core.Reservation, by *core.Policy, local bool, asked time.Time,
+) (*denial, error) {
 	delay, slot := paid.Delay(), w.lease
 	due := time.Now().Add(delay)
 	w.begin(by.Name(), delay)
 	if err := w.sleep(delay); err != nil {
 		return nil, err
 	}
-	late := time.Since(due) > overdue
 	d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.charges[:len(x.asks)]...)
 	switch {
 	case err != nil:
 		return nil, wrapped(err)
 	case !d.Allowed:
 		return x.denial(&d, 0), nil
-	case late || w.lease != slot || !kept(paid):
+	case time.Since(due) > overdue || w.lease != slot || !kept(paid):
+		return new(denial), nil
+	}
+	x.t.note(&d)
+	if away := d.Cause != nil; away != local || !away && x.t.unasked.Load() > asked.UnixNano() {
 		return new(denial), nil
 	}
 	return nil, nil

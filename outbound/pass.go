@@ -34,9 +34,6 @@ type pass struct {
 // pass returns what the request was admitted with.
 func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Decision) *pass {
 	p := &pass{x: x, slot: slot{lease: l}, paid: paid}
-	if d.Cause != nil {
-		x.t.failed.Store(time.Now().UnixNano())
-	}
 	p.left = p.room[:0]
 	for i := range x.charged {
 		left := int64(-1)
@@ -100,12 +97,6 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 
 var errNoResponse = errors.New("outbound: Base returned neither a response nor an error")
 
-// lost reports whether the slot was lost. The request must not be sent then.
-func (p *pass) lost() bool {
-	l := p.slot.lease
-	return l != nil && errors.Is(context.Cause(l.Context()), semaphore.ErrLeaseLost)
-}
-
 // explain adds to an error that the slot was lost.
 func (p *pass) explain(err error) error {
 	cause := context.Cause(p.ctx)
@@ -133,8 +124,7 @@ func (p *pass) release() {
 	if p.stop != nil {
 		p.stop(context.Canceled)
 	}
-	ctx := context.WithoutCancel(p.x.req.Context())
-	p.x.t.tasks.Go(func() { _ = l.Release(ctx) }) // on failure it is sent again
+	p.giveBack(l)
 }
 
 // cancel refunds what a request has spent that was not sent.

@@ -78,7 +78,8 @@ func (c *Cap) check(i int, fault faultFunc) {
 type slot struct {
 	mu    sync.Mutex
 	lease *semaphore.Lease // or nil
-	stop  func() bool      // ends the watch of the lease, or nil
+	watch func() bool      // ends the watch of the lease, or nil
+	timer *time.Timer      // asks for another lease, or nil
 	over  bool
 }
 
@@ -87,23 +88,44 @@ func (s *slot) end() (l *semaphore.Lease, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	over = s.over || s.lease == nil
-	if s.over = true; s.stop != nil {
-		s.stop()
+	s.over = true
+	if s.watch != nil {
+		s.watch()
+	}
+	if s.timer != nil {
+		s.timer.Stop()
 	}
 	return s.lease, over
 }
 
-// keep watches the lease of the request until the slot is released.
+// lost reports whether the lease is lost.
+func (s *slot) lost() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lease != nil && errors.Is(context.Cause(s.lease.Context()), semaphore.ErrLeaseLost)
+}
+
+// keep makes a lease that of the request, and watches it until the slot is released. One that was not
+// granted by Redis lasts until Redis answers.
 func (p *pass) keep(l *semaphore.Lease) {
-	p.slot.mu.Lock()
-	defer p.slot.mu.Unlock()
-	if p.slot.over {
-		_ = l.Release(context.WithoutCancel(p.x.req.Context()))
+	s := &p.slot
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		p.giveBack(l)
 		return
 	}
+	if old := s.lease; old != l {
+		s.watch()
+		ctx := context.WithoutCancel(p.x.req.Context())
+		p.x.t.tasks.Go(func() {
+			_ = p.x.t.keeper.Sleep(ctx, settling) // a local waiter would take the slot while Redis is back
+			_ = old.Release(ctx)
+		})
+	}
+	s.lease = l
 	ctx := l.Context()
-	p.slot.lease = l
-	p.slot.stop = context.AfterFunc(ctx, func() {
+	s.watch = context.AfterFunc(ctx, func() {
 		switch cause := context.Cause(ctx); {
 		case !errors.Is(cause, semaphore.ErrLeaseLost):
 			p.stop(cause)
@@ -113,28 +135,47 @@ func (p *pass) keep(l *semaphore.Lease) {
 			p.stop(cause)
 		}
 	})
+	if l.Token() == 0 {
+		p.retakeAfter(turn)
+	}
 }
 
-// retake takes a slot again for a request that goes on without one. It asks once a second until the
-// request has ended.
-func (p *pass) retake() {
-	s := p.x.t.cfg.Slot.Semaphore
+// giveBack releases a lease in the background.
+func (p *pass) giveBack(l *semaphore.Lease) {
 	ctx := context.WithoutCancel(p.x.req.Context())
-	l, err := s.Acquire(ctx, semaphore.Request{Caps: p.x.caps})
-	switch {
-	case err == nil && l.Token() > 0: // Redis has decided
-		p.keep(l)
-		return
-	case err == nil:
-		_ = l.Release(ctx)
-	case errors.Is(err, core.ErrClosed):
-		return
+	p.x.t.tasks.Go(func() { _ = l.Release(ctx) }) // on failure it is sent again
+}
+
+// retake takes a slot again for a request that goes on without one that Redis knows, and asks for it until
+// the request has ended.
+func (p *pass) retake() {
+	ctx := context.WithoutCancel(p.x.req.Context())
+	pause := turn
+	if p.slot.lost() || !p.x.away(ctx) {
+		q := semaphore.Request{Caps: p.x.caps, MaxWait: outageRetry}
+		l, err := p.x.t.cfg.Slot.Semaphore.Acquire(ctx, q)
+		if err == nil {
+			p.keep(l)
+			return
+		}
+		if errors.Is(err, core.ErrClosed) {
+			return
+		}
+		pause = outageRetry
 	}
 	p.slot.mu.Lock()
 	defer p.slot.mu.Unlock()
-	if !p.slot.over {
-		timer := time.AfterFunc(outageRetry, p.retake)
-		p.slot.stop = timer.Stop
+	p.retakeAfter(pause)
+}
+
+// retakeAfter calls retake after a time, unless the slot is over. The lock of the slot is held.
+func (p *pass) retakeAfter(pause time.Duration) {
+	s := &p.slot
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	if !s.over {
+		s.timer = time.AfterFunc(pause, p.retake)
 	}
 }
 
@@ -143,10 +184,11 @@ const recent = time.Minute
 
 // outage reports whether Redis does not answer, or lately did not and may have lost a lease.
 func (x *exchange) outage() bool {
-	if time.Since(time.Unix(0, x.t.failed.Load())) < recent {
-		return true
-	}
-	ctx := context.WithoutCancel(x.req.Context())
+	return time.Since(time.Unix(0, x.t.failed.Load())) < recent || x.away(context.WithoutCancel(x.req.Context()))
+}
+
+// away reports whether Redis does not answer.
+func (x *exchange) away(ctx context.Context) bool {
 	d, err := x.t.cfg.Gate.Decide(ctx, x.charges[:len(x.asks)]...)
 	return err != nil || d.Cause != nil
 }

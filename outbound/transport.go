@@ -26,7 +26,9 @@ type Transport struct {
 	keeper  *keeper.Keeper
 	spaced  bool // a rule lets requests go no closer to each other than its rate allows
 	waiting atomic.Int64
-	failed  atomic.Int64 // when Redis last did not answer, in nanoseconds since 1970
+
+	// When Redis last did not answer, and when it last was not even asked, in nanoseconds since 1970.
+	failed, unasked atomic.Int64
 }
 
 // New returns a Transport, or every fault of the configuration at once.
@@ -120,6 +122,18 @@ func (x *exchange) roundTrip(maxWait time.Duration) (res *http.Response, err err
 		if !x.again(res) {
 			return res, nil
 		}
+	}
+}
+
+// note notes whether Redis answers.
+func (t *Transport) note(d *core.Decision) {
+	if d.Cause == nil {
+		return
+	}
+	now := time.Now().UnixNano()
+	t.failed.Store(now)
+	if errors.Is(d.Cause, core.ErrCircuitOpen) {
+		t.unasked.Store(now)
 	}
 }
 

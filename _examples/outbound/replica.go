@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,121 +18,142 @@ import (
 	"github.com/headgate/headgate/outbound"
 )
 
-// replica is one of the programs that share the account.
-type replica struct {
-	url       string
-	gate      *core.Gate
-	transport *outbound.Transport
-	running   sync.WaitGroup
+// silent keeps the client from logging each connection that it cannot make.
+type silent struct{}
 
-	sent, busy, failed atomic.Int64
+func (silent) Printf(context.Context, string, ...any) {}
+
+func newGate(addr string) (*core.Gate, error) {
+	redis.SetLogger(silent{})
+	client := redis.NewClient(&redis.Options{
+		Addr:                  addr,
+		ContextTimeoutEnabled: true, // a decision ends at its deadline
+		DialerRetries:         1,    // the gate has its own circuit breaker
+	})
+	return core.NewRedis(client, core.Config{Replicas: replicas})
 }
 
-// newReplicas returns two replicas. In memory they share a Gate, as if they were one process.
-func newReplicas(url string) (a, b *replica, err error) {
-	gates := make([]*core.Gate, 2)
-	if at := os.Getenv("REDIS_URL"); at == "" {
-		log.Print("keeping limits in memory: REDIS_URL is not set")
-		gates[0], err = core.NewMemory(core.Config{})
-		gates[1] = gates[0]
-	} else {
-		for i := range gates {
-			if gates[i], err = newGate(at); err != nil {
-				break
-			}
+// tally is what came of the requests of a replica to a provider.
+type tally struct {
+	Answered, Refused int
+	Busy              int // it would have waited for more than MaxWait
+	Lost              int // streams that broke off
+	Failed            int
+}
+
+func (t *tally) add(o tally) {
+	t.Answered += o.Answered
+	t.Refused += o.Refused
+	t.Busy += o.Busy
+	t.Lost += o.Lost
+	t.Failed += o.Failed
+}
+
+// client is what a replica has for one provider.
+type client struct {
+	url     string
+	http    *http.Client
+	running sync.WaitGroup
+
+	mu    sync.Mutex
+	tally tally
+}
+
+// runReplica asks the providers at their URLs for some time.
+func runReplica(gate *core.Gate, urls []string, last time.Duration) ([]tally, error) {
+	tallies := make([]tally, len(kinds))
+	var all sync.WaitGroup
+	for i, k := range kinds {
+		transport, err := k.transport(gate)
+		if err != nil {
+			return nil, err
 		}
+		c := &client{url: urls[i], http: &http.Client{Transport: transport}}
+		all.Go(func() {
+			c.ask(k.asked/replicas, last)
+			tallies[i] = c.tally
+		})
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	if a, err = newReplica(url, gates[0]); err != nil {
-		return nil, nil, err
-	}
-	b, err = newReplica(url, gates[1])
-	return a, b, err
+	all.Wait()
+	return tallies, nil
 }
 
-func newGate(url string) (*core.Gate, error) {
-	options, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, fmt.Errorf("REDIS_URL: %w", err)
-	}
-	options.ContextTimeoutEnabled = true // a decision ends at its deadline
-	options.DialerRetries = 1            // the gate has its own circuit breaker
-	return core.NewRedis(redis.NewClient(options), core.Config{Replicas: 2})
-}
-
-// newReplica returns a replica whose requests keep the limits of the provider.
-func newReplica(url string, gate *core.Gate) (*replica, error) {
+// transport returns a Transport that keeps the limits of a kind of provider.
+func (k *kind) transport(gate *core.Gate) (*outbound.Transport, error) {
 	meter, err := llm.NewOutbound(llm.OutboundConfig{})
 	if err != nil {
 		return nil, err
 	}
-	requests, err := core.NewPolicy(core.PolicyConfig{
-		Name: "requests", Algorithm: core.TokenBucket{Rate: perSecond, Per: time.Second, Burst: bucket / 10},
-	})
-	if err != nil {
-		return nil, err
+	cfg := outbound.Config{
+		Base: &http.Transport{MaxIdleConnsPerHost: 100}, Gate: gate, Meter: meter, MaxWait: 2 * time.Second,
 	}
-	slots, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
-	if err != nil {
-		return nil, err
+	if k.rule != nil {
+		limit, err := core.NewPolicy(core.PolicyConfig{Name: "limit", Unit: k.unit, Algorithm: k.rule})
+		if err != nil {
+			return nil, err
+		}
+		cfg.Rules = []outbound.Rule{{Policy: limit, Key: outbound.ByModel, Limit: k.limit}}
 	}
-	transport, err := outbound.New(outbound.Config{
-		Gate:  gate,
-		Meter: meter,
-		Rules: []outbound.Rule{{Policy: requests, Key: outbound.ByModel}},
-		Slot: &outbound.Slot{
-			Semaphore: slots, Caps: []outbound.Cap{{Key: outbound.ByModel, Limit: streams}},
-		},
-		MaxWait: 2 * time.Second,
-	})
-	return &replica{url: url, gate: gate, transport: transport}, err
+	if k.streams > 0 {
+		slots, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
+		if err != nil {
+			return nil, err
+		}
+		cfg.Slot = &outbound.Slot{
+			Semaphore: slots, Caps: []outbound.Cap{{Key: outbound.ByModel, Limit: k.streams}},
+		}
+	}
+	return outbound.New(cfg)
 }
 
-// ask sends so many requests a second until the context ends. It does not wait for the answers.
-func (r *replica) ask(ctx context.Context, perSecond int) {
-	r.running.Go(func() {
-		ticker := time.NewTicker(time.Second / time.Duration(perSecond))
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				r.running.Go(r.one)
-			case <-ctx.Done():
-				return
+// ask sends so many requests a second for some time, and waits for the answers at the end only.
+func (c *client) ask(perSecond int, last time.Duration) {
+	ticker := time.NewTicker(time.Second / time.Duration(perSecond))
+	defer ticker.Stop()
+	for end := time.Now().Add(last); time.Now().Before(end); <-ticker.C {
+		c.running.Go(c.one)
+	}
+	c.running.Wait()
+}
+
+func (c *client) one() {
+	body := strings.NewReader(`{"model":"small","max_tokens":100,"stream":true,
+		"messages":[{"role":"user","content":"hello"}]}`)
+	request, err := http.NewRequest(http.MethodPost, c.url+"/v1/chat/completions", body)
+	if err != nil {
+		c.count(func(t *tally) { t.Failed++ })
+		return
+	}
+	request.Header.Set("Authorization", "Bearer the-account")
+	response, err := c.http.Do(request)
+	if err != nil {
+		busy := errors.Is(err, outbound.ErrBusy)
+		c.count(func(t *tally) {
+			if busy {
+				t.Busy++
+			} else {
+				log.Print(err)
+				t.Failed++
 			}
+		})
+		return
+	}
+	text, err := io.ReadAll(response.Body)
+	response.Body.Close()
+	c.count(func(t *tally) {
+		switch {
+		case response.StatusCode != http.StatusOK:
+			t.Refused++
+		case err != nil || !strings.Contains(string(text), "[DONE]"):
+			t.Lost++
+		default:
+			t.Answered++
 		}
 	})
 }
 
-func (r *replica) one() {
-	body := strings.NewReader(`{"model":"small","max_tokens":20,"stream":true,
-		"messages":[{"role":"user","content":"hello"}]}`)
-	request, err := http.NewRequest(http.MethodPost, r.url+"/v1/chat/completions", body)
-	if err != nil {
-		r.failed.Add(1)
-		return
-	}
-	request.Header.Set("Authorization", "Bearer the-account")
-	client := &http.Client{Transport: r.transport}
-	switch response, err := client.Do(request); {
-	case errors.Is(err, outbound.ErrBusy): // it would wait for more than MaxWait
-		r.busy.Add(1)
-	case err != nil:
-		r.failed.Add(1)
-	default:
-		r.sent.Add(1)
-		_, _ = io.Copy(io.Discard, response.Body)
-		response.Body.Close()
-	}
-}
-
-// String tells what becomes of the requests of the replica.
-func (r *replica) String() string {
-	text := fmt.Sprintf("%3d wait, %4d sent, %4d busy", r.transport.Waiting(), r.sent.Load(), r.busy.Load())
-	if n := r.failed.Load(); n > 0 {
-		text += fmt.Sprintf(", %d failed", n)
-	}
-	return text
+func (c *client) count(change func(*tally)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.tally)
 }

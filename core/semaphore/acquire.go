@@ -74,19 +74,27 @@ func (s *Semaphore) fail(
 	case s.cfg.OnFailure == core.FailOpen:
 		return s.hold(ctx, s.holding(q, "", nil)), core.SourceOpen, nil
 	case s.cfg.OnFailure == core.FailLocal && !overloaded:
-		q.ID, q.Levels = newID(lease.Name(q.ID)), slices.Clone(q.Levels) // Redis may have granted the other
-		replicas := int64(s.hub.Replicas)
-		for i := range q.Levels {
-			l := &q.Levels[i]
-			l.Limit = max(1, l.Limit/replicas)
-			l.Weight, l.Floor = min(l.Weight, l.Limit), l.Floor/replicas
-		}
+		s.hub.Keeper.CountIn(ctx, s.hub.LocalLeases, s.cfg.Name, s.part)
+		q = s.part(q)
+		q.ID = newID(lease.Name(q.ID)) // Redis may have granted the other
 		l, err := s.ask(ctx, s.hub.LocalLeases, r, q, start, waited)
 		return l, core.SourceLocal, err
 	case overloaded:
 		return nil, core.SourceOverload, cause
 	}
 	return nil, core.SourceClosed, cause
+}
+
+// part returns the part of a request that this process grants alone.
+func (s *Semaphore) part(q lease.Request) lease.Request {
+	q.Levels = slices.Clone(q.Levels)
+	replicas := int64(s.hub.Replicas)
+	for i := range q.Levels {
+		l := &q.Levels[i]
+		l.Limit = max(1, l.Limit/replicas)
+		l.Weight, l.Floor = min(l.Weight, l.Limit), l.Floor/replicas
+	}
+	return q
 }
 
 // outage reports whether an error is Redis's and not the caller's.

@@ -27,6 +27,7 @@ type attempt struct {
 	position int64            // in the queue, or -1
 	waited   *bool            // the store has queued the caller
 	asked    time.Time        // when the store was asked last
+	back     bool             // Redis answers again
 
 	sent     bool // the slot may be granted, or the id waits
 	answered bool // neither is the case any more
@@ -118,9 +119,13 @@ func (a *attempt) wait(ctx context.Context, grant lease.Grant) (*Lease, error) {
 	case <-a.waiter.Woken:
 		return a.woken(ctx, grant)
 	case <-poll.C:
-		if fallback && s.hub.Answers(ctx, a.outermost) {
+		if !fallback || !s.hub.Answers(ctx, a.outermost) {
+			return nil, nil
+		}
+		if a.back { // since a moment, in which holders have taken their slots again
 			return nil, errBack
 		}
+		a.back = true
 		return nil, nil
 	case <-a.over:
 		return nil, s.full(a.lease, grant)

@@ -162,11 +162,12 @@ func TestLeasesSurviveFailover(t *testing.T) {
 	f.Replicated(t)
 	f.Nodes[0].Kill()
 	before := first.Until()
-	for !first.Until().After(before) { // until a renewal
+	for answers := false; !answers || !first.Until().After(before); { // until a renewal
 		if err := first.Context().Err(); err != nil {
 			t.Fatal(context.Cause(first.Context()))
 		}
-		_, _ = sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}})
+		_, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}})
+		answers = errors.Is(err, semaphore.ErrFull)
 	}
 	second := enqueue(t, sem, level)
 	release(t, first)
@@ -184,24 +185,49 @@ func TestLeasesSurviveFailover(t *testing.T) {
 	}
 }
 
-// While Redis is stopped, the failure mode answers every caller. A caller that waits in this
-// process returns to Redis when Redis answers again.
+// A server that has forgotten the leases of a process has them again long before they are due.
+func TestForgottenLeasesAreRenewedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
+	sem := newSemaphore(t, g, semaphore.Config{TTL: time.Hour, OnLoss: semaphore.LossAdopt})
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+	l := acquire(t, sem, level)
+	s.Restart()
+	eventually(t, "the slot is held", func() bool {
+		_, _ = g.Decide(t.Context(), core.Charge{Policy: limited(t, "p", frozen(1)), Key: level.Key, Cost: core.NoCost})
+		all, _, err := sem.Holders(t.Context(), level.Key)
+		return err == nil && len(all) == 1
+	})
+	release(t, l)
+}
+
+// While Redis is stopped, the failure mode answers every caller, and what Redis has granted a process
+// counts in its share. A caller that waits in this process returns to Redis when Redis answers again.
 func TestWaitersReturnToRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout, Replicas: 2})
 	sem := newSemaphore(t, g, semaphore.Config{})
 	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 6} // 3 in each of two processes
+	first := acquire(t, sem, level)
 	viaRedis(t, g, core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "z"), Cost: core.NoCost})
 	s.Stop()
 	var held []*semaphore.Lease
-	for range 3 {
+	local := func() {
 		l := acquire(t, sem, level)
 		if l.Token() != 0 {
 			t.Errorf("token %d without Redis", l.Token())
 		}
 		held = append(held, l)
 	}
+	local()
+	local()
+	wantFull(t, sem, "beyond the local share, with a slot of Redis's", level)
+	if err := first.Release(t.Context()); err == nil {
+		t.Error("a stopped server has taken a release")
+	}
+	local()
 	wantFull(t, sem, "beyond the local share", level)
 	waiting := enqueue(t, sem, level)
 	s.Continue()

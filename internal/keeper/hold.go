@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -34,14 +35,43 @@ func (k *Keeper) Release(ctx context.Context, h *Holding) error {
 	k.mu.Lock()
 	k.busy++
 	h.released = true
+	local := h.local
 	k.drop(h)
 	k.mu.Unlock()
 	defer k.End()
+	if local != nil {
+		_, _ = local.Release(ctx, h.Scope, []string{h.ID}) // on failure its lease ends
+	}
 	if err := h.free(ctx); err != nil {
 		k.releaseLater(place{h.Store, h.Scope}, h.ID, h.TTL)
 		return err
 	}
 	return nil
+}
+
+// CountIn counts the slots of a semaphore that another store has granted in a local one too, until
+// they are released. It takes each of them there once, as the part of a request that share returns.
+func (k *Keeper) CountIn(
+	ctx context.Context, local request.LeaseStore, name string, share func(lease.Request) lease.Request,
+) {
+	k.mu.Lock()
+	var all []*Holding
+	for _, h := range k.held {
+		if h.Name == name && h.Store != nil && h.Store != local && h.local == nil {
+			h.local = local
+			all = append(all, h)
+		}
+	}
+	k.mu.Unlock()
+	for _, h := range all {
+		_, _ = local.Acquire(ctx, h.Scope, share(h.Request)) // if it has no room, nobody else has
+		k.mu.Lock()
+		released := h.released
+		k.mu.Unlock()
+		if released {
+			_, _ = local.Release(ctx, h.Scope, []string{h.ID}) // on failure its lease ends
+		}
+	}
 }
 
 // Abandon releases a slot that may have been granted, in the background.

@@ -45,6 +45,7 @@ type Holding struct {
 	answered   time.Time // when the last one was
 	sent       time.Time // when that was asked for
 	released   bool
+	local      request.LeaseStore // counts the slot too, or nil
 
 	gone chan struct{} // closed when the lease is lost
 	mu   sync.Mutex

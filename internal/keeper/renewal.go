@@ -63,6 +63,21 @@ func (k *Keeper) look() {
 	}
 }
 
+// RenewAll renews all leases now, because their server may have forgotten them.
+func (k *Keeper) RenewAll() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	for _, h := range k.held {
+		if h.Store != nil && h.asking == 0 && now.Before(h.due) {
+			h.due = now
+		}
+	}
+	if len(k.held) > 0 {
+		k.attend(now)
+	}
+}
+
 // survey returns what look is to renew, and does the rest of its work.
 func (k *Keeper) survey(now time.Time) []*renewal {
 	k.mu.Lock()

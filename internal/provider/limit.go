@@ -19,6 +19,8 @@ type Limit struct {
 	// Window counts in windows in place of a bucket, each of which begins with the first request after
 	// the one before.
 	Window bool
+	// Log counts what came in the last Per, in place of a bucket.
+	Log bool
 }
 
 func (l *Limit) name() string { return l.Unit + " in " + l.Per.String() }
@@ -31,7 +33,7 @@ func (l *Limit) cost(tokens int64) int64 {
 }
 
 func (l *Limit) burst() int64 {
-	if l.Burst > 0 && !l.Window {
+	if l.Burst > 0 && !l.Window && !l.Log {
 		return l.Burst
 	}
 	return l.N
@@ -41,8 +43,15 @@ func (l *Limit) burst() int64 {
 type state struct {
 	// level is what is in a bucket, in units times Per in nanoseconds, so that it is exact.
 	level int64
-	used  int64 // of a window
+	used  int64 // of a window or a log
 	at    time.Time
+	log   []entry
+}
+
+// entry is a cost in a log.
+type entry struct {
+	at   time.Time
+	cost int64
 }
 
 // never is the wait of a cost above the limit, which no time lets fit.
@@ -62,6 +71,9 @@ func (s *state) wait(l *Limit, now time.Time, cost int64) time.Duration {
 		}
 		return s.at.Add(l.Per).Sub(now)
 	}
+	if l.Log {
+		return s.logWait(l, now, cost)
+	}
 	unit := l.Per.Nanoseconds()
 	if full := time.Duration(l.burst() * unit / l.N); now.Sub(s.at) > full {
 		s.level = 0
@@ -78,8 +90,29 @@ func (s *state) wait(l *Limit, now time.Time, cost int64) time.Duration {
 	return time.Duration((over + l.N - 1) / l.N)
 }
 
-// spend counts a cost that fits, after wait.
+func (s *state) logWait(l *Limit, now time.Time, cost int64) time.Duration {
+	s.at = now
+	for len(s.log) > 0 && now.Sub(s.log[0].at) >= l.Per {
+		s.used -= s.log[0].cost
+		s.log = s.log[1:]
+	}
+	over := s.used + cost - l.N
+	for _, e := range s.log {
+		if over <= 0 {
+			break
+		}
+		if over -= e.cost; over <= 0 {
+			return e.at.Add(l.Per).Sub(now)
+		}
+	}
+	return 0
+}
+
+// spend counts a cost that fits, after wait. A negative one gives back.
 func (s *state) spend(l *Limit, cost int64) {
+	if l.Log {
+		s.log = append(s.log, entry{s.at, cost})
+	}
 	s.used += cost
 	s.level += cost * l.Per.Nanoseconds()
 }
@@ -92,7 +125,7 @@ type left struct {
 }
 
 func (s *state) left(l *Limit, now time.Time) left {
-	if l.Window {
+	if l.Window || l.Log {
 		return left{l, l.N - s.used, s.at.Add(l.Per).Sub(now)}
 	}
 	unit := l.Per.Nanoseconds()

@@ -20,6 +20,9 @@ type Config struct {
 	// Usage returns the tokens of a request. The provider counts them when the request comes, and
 	// states them in the response. Nil is a token for each 4 bytes of the body, and max_tokens.
 	Usage func(Request) (prompt, output int64)
+	// Refunds counts max_tokens when a request comes, and gives back what the output left of them when
+	// the response has ended.
+	Refunds bool
 	// Took is how long a response takes, from its header on. A stream sends an event at its start and
 	// another at its end.
 	Took time.Duration
@@ -104,13 +107,17 @@ func (p *Provider) Close(model string, d time.Duration) {
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := read(r)
 	prompt, output := p.cfg.Usage(q)
-	v := p.judge(scopeOf(r, q.Model), q, prompt+output)
+	tokens, back := prompt+output, int64(0)
+	if p.cfg.Refunds {
+		back = max(0, q.MaxTokens-output)
+	}
+	v := p.judge(scopeOf(r, q.Model), q, tokens+back)
 	p.cfg.Form.tell(w.Header(), &v)
 	if v.refused {
 		p.cfg.Form.refuse(w, &v)
 		return
 	}
-	defer p.end(v.account)
+	defer p.end(v.account, back)
 	answer(w, r, q, prompt, output, p.cfg.Took)
 }
 
@@ -182,9 +189,16 @@ func (p *Provider) count(v *verdict, q Request, tokens int64) {
 	p.counts.MostOpen = max(p.counts.MostOpen, v.account.open)
 }
 
-func (p *Provider) end(a *account) {
+// end ends a response, and gives tokens back.
+func (p *Provider) end(a *account, tokens int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a.open--
 	p.counts.Open--
+	p.counts.Tokens -= tokens
+	for i := range p.cfg.Limits {
+		if l := &p.cfg.Limits[i]; l.Unit == Tokens && tokens > 0 {
+			a.states[i].spend(l, -tokens)
+		}
+	}
 }

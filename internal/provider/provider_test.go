@@ -38,6 +38,7 @@ func TestWaitIsExact(t *testing.T) {
 		{{Unit: provider.Requests, N: 7, Per: time.Second}},
 		{{Unit: provider.Requests, N: 7, Per: time.Second, Burst: 1}},
 		{{Unit: provider.Requests, N: 10, Per: time.Minute, Window: true}},
+		{{Unit: provider.Tokens, N: 30, Per: time.Second, Log: true}},
 		{{Unit: provider.Requests, N: 3, Per: time.Second}, {Unit: provider.Tokens, N: 100, Per: time.Minute}},
 	} {
 		c := &clock{start}
