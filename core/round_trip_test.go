@@ -347,7 +347,7 @@ func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
 	modes := map[core.FailureMode]core.Source{
 		core.FailOpen: core.SourceOpen, core.FailClosed: core.SourceOverload, core.FailLocal: core.SourceOverload,
 	}
-	eachBusyGate(t, core.Config{Timeout: 500 * time.Millisecond}, func(q *busyGate) {
+	eachBusyGate(t, core.Config{Timeout: busyTimeout}, func(q *busyGate) {
 		answers := make(map[core.FailureMode]<-chan answer)
 		for mode := range modes {
 			p := newPolicy(t, core.PolicyConfig{Name: "mode", Algorithm: frozen(10), OnFailure: mode})

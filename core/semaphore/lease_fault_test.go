@@ -156,7 +156,7 @@ func TestLeasesSurviveFailover(t *testing.T) {
 	f := redistest.StartFailover(t, 1)
 	client := f.Client(t, func(o *redis.FailoverOptions) { o.DialerRetries = 1 })
 	g := redisGate(t, client, core.Config{Timeout: time.Second})
-	sem := newSemaphore(t, g, semaphore.Config{TTL: 20 * time.Second, OnFailure: core.FailClosed})
+	sem := newSemaphore(t, g, semaphore.Config{TTL: 40 * time.Second, OnFailure: core.FailClosed})
 	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
 	first := acquire(t, sem, level)
 	f.Replicated(t)
