@@ -205,16 +205,12 @@ func TestAlternatingLimitsAfterClockStep(t *testing.T) {
 			charge := core.Charge{Policy: policy, Key: newKey(t, fmt.Sprint(order)), Cost: 1}
 			c.Advance(365 * 24 * time.Hour)
 			for _, i := range order {
-				if _, err := g.Decide(t.Context(), under(i, charge)...); err != nil {
-					t.Fatal(err)
-				}
+				gatetest.Must(g.Decide(t.Context(), under(i, charge)...))(t)
 			}
 			c.Advance(-365 * 24 * time.Hour)
 			for range 3 {
 				for _, i := range order {
-					if _, err := g.Peek(t.Context(), under(i, charge)...); err != nil {
-						t.Fatal(err)
-					}
+					gatetest.Must(g.Peek(t.Context(), under(i, charge)...))(t)
 				}
 				c.Advance(10 * time.Minute)
 			}

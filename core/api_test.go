@@ -85,9 +85,7 @@ func TestWaitDeniesAtOnceBeyondDeadline(t *testing.T) {
 	key := newKey(t, "k")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := l.Wait(ctx, key); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(l.Wait(ctx, key))(t)
 	d, err := l.Wait(ctx, key)
 	if !errors.Is(err, core.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) || d.Allowed || d.RetryAfter() <= 0 {
 		t.Errorf("beyond the deadline: %v, %s", err, show(d))

@@ -83,6 +83,22 @@ func eachOpen(t *testing.T, f func(t *testing.T, c *core.ManualClock, open func(
 	})
 }
 
+// admits decides, and reports a denial.
+func admits(t testing.TB, g *core.Gate, charges ...core.Charge) {
+	t.Helper()
+	if d := decide(t, g, charges...); !d.Allowed {
+		t.Errorf("denied: %s", show(d))
+	}
+}
+
+// denies decides, and reports an admission.
+func denies(t testing.TB, g *core.Gate, charges ...core.Charge) {
+	t.Helper()
+	if d := decide(t, g, charges...); d.Allowed {
+		t.Errorf("admitted: %s", show(d))
+	}
+}
+
 // units returns the Cost of a charge of n units.
 func units(n int64) int64 { return cmp.Or(n, core.NoCost) }
 

@@ -69,9 +69,7 @@ var histories = []struct {
 			{Units: 5}, {Raise: 10, Until: c.Now().Add(time.Hour)}, {Units: -2},
 		} {
 			a.Policy, a.Key, a.ID = p, newKey(t, "k"), fmt.Sprint("change", i)
-			if _, err := g.Adjust(t.Context(), a); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(g.Adjust(t.Context(), a))(t)
 			c.Advance(time.Second)
 		}
 	}},

@@ -89,9 +89,7 @@ func sumOf(t *testing.T, children []*process, what string, said func(line string
 	t.Helper()
 	// All processes are told before any is asked, so that none waits for another.
 	for _, c := range children {
-		if _, err := fmt.Fprintln(c.in, what); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(fmt.Fprintln(c.in, what))(t)
 	}
 	for _, c := range children {
 		n := gatetest.Must(c.answer(said))(t)

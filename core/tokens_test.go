@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // Tokens rise from grant to grant though the clock steps back while nobody holds a slot, whatever
@@ -48,9 +49,7 @@ func TestTokensRiseWhenClockStepsBack(t *testing.T) {
 			if err != nil || len(holders) != 1 {
 				t.Fatal(holders, err)
 			}
-			if _, err := s.Evict(t.Context(), k, holders[0].ID); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(s.Evict(t.Context(), k, holders[0].ID))(t)
 			c.Advance(3 * ttl) // the mark of the eviction has ended
 			return l
 		},

@@ -60,9 +60,7 @@ func TestCloseEndsWaits(t *testing.T) {
 			eachWatchedWait(t, func(t *testing.T, w *watchedWait) {
 				p, key := limited(t, "p", tt.algorithm), newKey(t, "k")
 				l := core.Must(core.NewLimiter(w.Gate, p))
-				if d := decide(t, w.Gate, core.Charge{Policy: p, Key: key}); !d.Allowed {
-					t.Fatal(show(d))
-				}
+				admits(t, w.Gate, core.Charge{Policy: p, Key: key})
 				errs := make(chan error)
 				go func() {
 					d, err := l.Wait(context.Background(), key)

@@ -195,9 +195,7 @@ func TestFilterKeys(t *testing.T) {
 		kept := newFilter(t, g, bloom.Config{Name: "kept", Items: 2_000_000, FalsePositives: 0.01})
 		aging := newFilter(t, g, bloom.Config{Name: "aging", Items: 2_000_000, FalsePositives: 0.01, Window: time.Hour})
 		for _, f := range []*bloom.Filter{kept, aging} {
-			if _, err := f.Test(ctx, items...); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(f.Test(ctx, items...))(t)
 			if keys := client.Keys(ctx, s.Prefix+"*").Val(); len(keys) != 0 {
 				t.Fatalf("a test made %q", keys)
 			}

@@ -336,9 +336,7 @@ func TestOnceWorker(t *testing.T) {
 		Addr: addr, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	g := redisGate(t, client, core.Config{Prefix: os.Getenv("ONCE_TEST_PREFIX")})
-	if _, err := newOnce(t, g, once.Config{TTL: time.Second}).Begin(context.Background(), newKey(t, "k"), 0); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(newOnce(t, g, once.Config{TTL: time.Second}).Begin(context.Background(), newKey(t, "k"), 0))(t)
 	fmt.Println("begun")
 	select {}
 }

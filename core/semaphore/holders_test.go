@@ -82,9 +82,7 @@ func TestEvictOfUnknownID(t *testing.T) {
 		l := acquire(t, sem, level)
 		for _, id := range []string{"scope", "u:{k}", "n:{k}", "!x", "", "a b"} {
 			// This lease expires, and the next call drops it.
-			if _, err := brief.Enqueue(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(brief.Enqueue(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}))(t)
 			c.Advance(2 * time.Second)
 			if n, err := sem.Evict(t.Context(), level.Key, id); n != 0 || err != nil {
 				t.Errorf("%q: %d, %v", id, n, err)

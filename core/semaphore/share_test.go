@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // A release goes to the user below its floor, and the next one to a user that has used less of the
@@ -29,9 +30,7 @@ func TestSlotsFollowShares(t *testing.T) {
 			return id
 		}
 		leave := func(id string) {
-			if _, err := s.Leave(t.Context(), acme, id); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(s.Leave(t.Context(), acme, id))(t)
 		}
 		var ids []string
 		for range 40 {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -176,9 +177,7 @@ func TestStormProcess(t *testing.T) {
 	sem := stormSemaphore(t, client)
 	fmt.Println("ready")
 	in, limit := bufio.NewReader(os.Stdin), int64(0)
-	if _, err := fmt.Fscanln(in, &limit); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(fmt.Fscanln(in, &limit))(t)
 	queued := false
 	ask := semaphore.Request{Caps: []semaphore.Cap{{Key: newKey(t, "storm"), Limit: limit}}, MaxWait: semaphore.Forever, OnQueue: func(int) {
 		if !queued {

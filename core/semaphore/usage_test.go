@@ -46,9 +46,7 @@ func TestSemaphoreUsage(t *testing.T) {
 		}
 		l := gatetest.Must(s.Acquire(t.Context(), levels(bob, 2)))(t)
 		check(4, 3, 2)
-		if _, err := s.Enqueue(t.Context(), levels(ann, 1)); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(s.Enqueue(t.Context(), levels(ann, 1)))(t)
 		check(4, 3, 2)
 		release(t, l)
 		check(4, 2, 0)

@@ -140,9 +140,7 @@ func TestOpensInThatSecond(t *testing.T) {
 		c.Advance(time.Duration(rng.Int64N(int64(4 * time.Second))))
 		for range rng.IntN(15) {
 			some := rng.IntN(len(all))
-			if _, err := g.Decide(t.Context(), all[some]); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(g.Decide(t.Context(), all[some]))(t)
 		}
 		s := lookup(t, i, key)
 		d := gatetest.Must(g.Peek(t.Context(), all...))(t)

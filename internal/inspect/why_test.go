@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/inspect"
 )
 
@@ -20,9 +21,7 @@ func TestVerdictHeedsRaisesThatEnd(t *testing.T) {
 		}
 		hour := limited(t, "hour", core.PerHour(1))
 		i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{budget, hour}})
-		if _, err := i.Raise(t.Context(), budget, key, 1, c.Now().Add(30*time.Minute), "top-up"); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(i.Raise(t.Context(), budget, key, 1, c.Now().Add(30*time.Minute), "top-up"))(t)
 		decide(t, g, core.Charge{Policy: budget, Key: key}, core.Charge{Policy: hour, Key: key})
 		if w := lookup(t, i, key).Why; len(w.Reasons) != 1 || w.RetryAfter != core.Never || !w.Opens.IsZero() {
 			t.Errorf("%d reasons, %v, %v", len(w.Reasons), w.RetryAfter, w.Opens)
