@@ -3,7 +3,11 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/redis/go-redis/v9"
 
@@ -107,4 +111,33 @@ func TestMalformedRepliesAreErrors(t *testing.T) {
 			t.Errorf("%v: %v", reply, err)
 		}
 	}
+}
+
+// Callers that share a script have an error each if its reply lacks a number.
+func TestShortReplyIsAnErrorOfEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pass := make(chan struct{})
+		s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
+			<-pass
+			setReply(cmd, []int64{-2}) // allowed, if it is to one caller
+			return nil
+		})
+		var callers sync.WaitGroup
+		var failed atomic.Int64
+		for i := range 6 { // the first two are sent alone
+			callers.Go(func() {
+				if err := s.Decide(t.Context(), requests(t, fmt.Sprint("k", i))); errors.Is(err, trips.ErrReply) {
+					failed.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		close(pass)
+		callers.Wait()
+		if n := failed.Load(); n != 4 {
+			t.Errorf("%d callers of 4 have an error", n)
+		}
+	})
 }
