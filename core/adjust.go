@@ -29,9 +29,9 @@ type Adjustment struct {
 	Key    Key
 	Limit  Algorithm
 	// Units is added to what is used, as a PolicyConfig.Ledger knows it. If it is negative, units
-	// are given back, at most those that are used. If it is positive, it is charged whether it fits
-	// or not, until twice the limit is used, as Reservation.Settle charges a debt. It is between
-	// -10^15 and 10^15.
+	// are given back, at most those that are used, and what is owed first. If it is positive, it is
+	// charged whether it fits or not, as Reservation.Settle charges a debt. It is between -10^15 and
+	// 10^15.
 	Units int64
 	// Raise is by how many units the limit is raised until that time, in each period: a top-up, or
 	// an increase for a busy month. It is at most 10^15 together with all raises of the key. If it is
@@ -267,7 +267,7 @@ func (g *Gate) giveTo(ctx context.Context, asked Charge, units int64) (given int
 		return 0, fmt.Errorf("%w: units under %s cannot be given back: its limit is no TokenBucket, "+
 			"LeakyBucket, FixedWindow or Calendar", ErrCharge, asked.Policy.name)
 	}
-	if units < 0 && algorithm.QuotaOf(limit) != nil { // Adjust knows the raises that bound a debt
+	if units < 0 && algorithm.QuotaOf(limit) != nil { // Adjust knows the raises, above which a debt begins
 		return 0, fmt.Errorf("%w: units of the quota %s are charged by Adjust", ErrCharge, asked.Policy.name)
 	}
 	var ops []request.Request
@@ -286,7 +286,7 @@ func (g *Gate) giveTo(ctx context.Context, asked Charge, units int64) (given int
 		change = algorithm.Give
 	}
 	before := step(algorithm.Peek, algorithm.Cost{})
-	for _, cost := range debt(limit, max(units, -units)) {
+	for _, cost := range algorithm.Debt(limit, max(units, -units)) {
 		if cost != (algorithm.Cost{}) {
 			step(change, cost)
 		}

@@ -144,7 +144,7 @@ func TestAdjustCorrectsOnce(t *testing.T) {
 			used  int64
 		}{
 			{"a", 3, true, 7}, {"a", 3, false, 7}, {"a", -5, false, 7}, {"b", -5, true, 2}, {"c", -5, true, 0},
-			{"c", -5, false, 0}, {"d", 25, true, 20}, {"e", -19, true, 1},
+			{"c", -5, false, 0}, {"d", 25, true, 25}, {"e", -24, true, 1},
 		} {
 			done := adjust(t, g, core.Adjustment{ID: step.id, Policy: p, Key: key, Units: step.units})
 			if n := used(t, g, p, key); done != step.done || n != step.used {

@@ -302,7 +302,11 @@ func (l *lockstep) step(i int) {
 		actual   []int64
 	)
 	for range both[0] {
-		actual = append(actual, l.rng.Int64N(6))
+		units := l.rng.Int64N(6)
+		if l.rng.IntN(3) == 0 { // a debt of several windows
+			units *= 1 + l.rng.Int64N(50)
+		}
+		actual = append(actual, units)
 	}
 	quota, change := l.rng.IntN(len(l.configs)), l.adjustment()
 	if l.rng.IntN(8) > 0 {

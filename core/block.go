@@ -88,7 +88,8 @@ func (a *Charge) longestWait() time.Duration {
 	case *algorithm.Block:
 		return limit.Most()
 	default:
-		// A debt takes another window, and the next period of a calendar is at most a fifth longer.
+		// A debt of a limit takes another window, and the next period of a calendar is at most a fifth
+		// longer. A deeper debt is told when the block is over.
 		window := limit.Window()
 		if a.units() > limit.Capacity() || window > algorithm.Longest {
 			return Never

@@ -231,7 +231,7 @@ func isDrained(value string, now int64) bool {
 		return false
 	}
 	arrival, err := strconv.ParseInt(value[2:18], 10, 64)
-	if f := strings.Fields(value); arrival < epoch/2 && len(f) > 2 { // nothing refills
+	if f := strings.Fields(value); len(f) > 2 && f[1] == "0" && f[2] != "1" { // nothing refills
 		arrival, err = strconv.ParseInt(f[2], 10, 64) // when its lifetime ends
 	}
 	return err == nil && arrival > epoch/2 && time.Duration(now-arrival)*time.Microsecond > 5*24*time.Hour

@@ -184,8 +184,8 @@ var vectors = []vector{
 			{0, "reserve 2", "2 used, 3 left, next 500ms, reset 1s"},
 			{0, "settle 2 4", "4 used, 1 left, next 500ms, reset 2s"},
 			{0, "reserve 1", "5 used, 0 left, next 500ms, reset 2.5s"},
-			{0, "settle 3 8", "denied, 10 used, 0 left, retry 3s, next 3s, reset 5s"},
-			{3 * time.Second, "decide 1", "5 used, 0 left, next 500ms, reset 2.5s"},
+			{0, "settle 3 8", "denied, 12 used, 0 left, retry 4s, next 4s, reset 6s"},
+			{4 * time.Second, "decide 1", "5 used, 0 left, next 500ms, reset 2.5s"},
 		},
 	},
 	{
@@ -251,8 +251,8 @@ var vectors = []vector{
 			{0, "reserve 0", "4 used, 0 left, next 500ms, reset 2s"},
 			{0, "reserve 0 for 1h", "4 used, 0 left, next 500ms, reset 2s"},
 			{2 * time.Second, "reserve 4", "4 used, 0 left, next 500ms, reset 2s"},
-			{0, "settle 5 9", "denied, 8 used, 0 left, retry 2.5s, next 2.5s, reset 4s"},
-			{2500 * time.Millisecond, "decide 1", "4 used, 0 left, next 500ms, reset 2s"},
+			{0, "settle 5 9", "denied, 9 used, 0 left, retry 3s, next 3s, reset 4.5s"},
+			{3 * time.Second, "decide 1", "4 used, 0 left, next 500ms, reset 2s"},
 		},
 	},
 	{

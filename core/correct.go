@@ -61,11 +61,11 @@ func (c *charge) correct(units int64) {
 	if !c.local {
 		c.Limit = c.from.current() // another period may have begun
 	}
-	k.Whole = debt(c.Limit, units)
+	k.Whole = algorithm.Debt(c.Limit, units)
 	if k.Refund = c.Spent > units; k.Refund {
 		k.By[0] = algorithm.Back(spent, c.Limit, c.Spent-units)
 	} else {
-		k.By = debt(c.Limit, units-c.Spent)
+		k.By = algorithm.Debt(c.Limit, units-c.Spent)
 	}
 	c.Correction = k
 }
@@ -76,17 +76,6 @@ func correctionOf(c *request.Charge) *algorithm.Correction {
 	return &algorithm.Correction{
 		Units: c.Spent, Spent: c.Limit.Cost(c.Spent), Denominator: c.Limit.Denominator(),
 	}
-}
-
-// debt returns the costs of up to twice the limit. Each is at most the limit, as a cost must be,
-// except that of a quota, which may be raised.
-func debt(l algorithm.Limit, units int64) [2]algorithm.Cost {
-	if algorithm.QuotaOf(l) != nil {
-		return [2]algorithm.Cost{l.Cost(units)}
-	}
-	capacity := l.Capacity()
-	units = min(units, 2*capacity)
-	return [2]algorithm.Cost{l.Cost(min(units, capacity)), l.Cost(max(0, units-capacity))}
 }
 
 // corrections refunds or forces each charge. Two charges of one state are in two requests. There is

@@ -77,25 +77,6 @@ func TestExpiredHoldLeavesNoDebt(t *testing.T) {
 	})
 }
 
-// A Settle reaches twice the limit, also where that is no whole number of microseconds, and above ten
-// years of a clock that stands still.
-func TestSettleReachesTwiceTheLimit(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		for name, b := range map[string]core.TokenBucket{
-			"sevenths": {Rate: 7, Per: 3 * time.Microsecond, Burst: 11},
-			"whole":    {Rate: 1, Per: time.Second, Burst: 11},
-			"frozen":   frozen(1_000_000_000_000_000),
-		} {
-			p := limited(t, name, b)
-			settle(t, charge(t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: b.Burst}), 3*b.Burst)
-			if n := used(t, g, p, newKey(t, "k")); n != 2*b.Burst {
-				t.Errorf("%s: %d are used, want %d", name, n, 2*b.Burst)
-			}
-		}
-	})
-}
-
 // All decisions of one window tell one time at which it ends.
 func TestResetAtIsTheEndOfTheWindow(t *testing.T) {
 	t.Parallel()

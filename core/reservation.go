@@ -129,10 +129,11 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 
 // Settle sets what was spent: one number for each charge, in the order in which they were reserved.
 // Settle for less gives back the rest, as Cancel does. Settle for more charges the difference even
-// if it does not fit, until twice the limit is used; the rest is dropped. That debt is paid before
-// anything else is admitted, in the next window too, and reaches at most 10 years ahead. A limit
-// without state settles nothing. A charge that was held for too long has gone back, so Settle
-// charges all that was spent, in the same way as a debt.
+// if it does not fit. That debt is paid before anything else is admitted: by what refills in at most
+// 10 years, or by the next windows, each of which pays as much as the limit. A SlidingWindow and a
+// SlidingLog count up to twice the limit, and drop the rest. A limit without state settles nothing. A
+// charge that was held for too long has gone back, so Settle charges all that was spent, in the same
+// way as a debt.
 //
 // See Cancel for repeated calls, for contexts and for what happens if Settle fails. Errors that wrap
 // ErrCharge settle nothing.

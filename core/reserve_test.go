@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -105,7 +106,7 @@ func TestReservationIsSettledOnce(t *testing.T) {
 				} else {
 					settle(t, r, first)
 				}
-				want := min(1+first, 20) // at most twice the limit
+				want := debtOf(l.algorithm, 1+first)
 				for range 2 {
 					if n := used(t, g, policy, key); n != want {
 						t.Errorf("%s, %s: %d used, want %d", l.name, name, n, want)
@@ -179,9 +180,19 @@ func TestSettleOfSeveralCharges(t *testing.T) {
 	})
 }
 
-// The debts of a key raise its units in use to at most twice the limit. An estimate of 0 is settled like
-// any other.
-func TestDebtsAreBounded(t *testing.T) {
+// debtOf returns how many units are used if that many are spent of a limit of ten.
+func debtOf(a core.Algorithm, units int64) int64 {
+	switch a.(type) {
+	case core.SlidingWindow, core.SlidingLog:
+		return min(units, 20)
+	}
+	return units
+}
+
+// What is settled above the limit is owed, to the unit: also where that is no whole number of
+// microseconds, and for longer than ten years of a clock that stands still. An estimate of 0 is settled
+// like any other.
+func TestDebtsAddUp(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		for _, l := range limitsOfTen {
@@ -191,11 +202,65 @@ func TestDebtsAreBounded(t *testing.T) {
 				r, _ := reserve(t, g, time.Hour, core.Charge{Policy: policy, Key: key, Cost: estimate})
 				held = append(held, r)
 			}
-			for i, want := range []int64{10, 19, 20} {
-				settle(t, held[i], []int64{1, 13, 13}[i])
-				if n := used(t, g, policy, key); n != want {
+			for i, total := range []int64{10, 19, 327} {
+				settle(t, held[i], []int64{1, 13, 313}[i])
+				if n, want := used(t, g, policy, key), debtOf(l.algorithm, total); n != want {
 					t.Errorf("%s: %d used after %d are settled, want %d", l.name, n, i+1, want)
 				}
+			}
+		}
+		for name, b := range map[string]struct {
+			core.TokenBucket
+			settled, want int64
+		}{
+			"sevenths": {core.TokenBucket{Rate: 7, Per: 3 * time.Microsecond, Burst: 11}, 999_999_999, 999_999_999},
+			"decade":   {core.TokenBucket{Rate: 1, Per: time.Second, Burst: 11}, math.MaxInt64, 11 + 10*86_400*36_525/100},
+			"frozen":   {frozen(1_000_000_000_000_000), 3_000_000_000_000_000, 3_000_000_000_000_000},
+			"all":      {frozen(1), math.MaxInt64, 4_000_000_000_000_000},
+		} {
+			p := limited(t, name, b.TokenBucket)
+			settle(t, charge(t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: b.Burst}), b.settled)
+			if n := used(t, g, p, newKey(t, "k")); n != b.want {
+				t.Errorf("%s: %d are used, want %d", name, n, b.want)
+			}
+		}
+	})
+}
+
+// A debt is carried into the next windows, each of which pays as much as the limit, and then it is over.
+// The waits know when that is.
+func TestDebtIsPaid(t *testing.T) {
+	t.Parallel()
+	limits := []core.Algorithm{
+		core.TokenBucket{Rate: 10, Per: time.Minute, Burst: 10}, core.LeakyBucket{Rate: 10, Per: time.Minute, Capacity: 10},
+		core.FixedWindow{Limit: 10, Window: time.Minute}, core.FixedWindow{Limit: 10, Window: time.Minute, FromFirst: true},
+		core.Calendar{Limit: 10, Every: core.PeriodMinute, In: lordHowe},
+	}
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		for i, limit := range limits {
+			c.Set(noon)
+			policy, key := limited(t, fmt.Sprintf("p%d", i), limit), newKey(t, "k")
+			settle(t, charge(t, g, core.Charge{Policy: policy, Key: key, Cost: 10}), 316)
+			four := core.Charge{Policy: policy, Key: key, Cost: 4}
+			for _, left := range []int{31, 30, 7, 1} { // windows
+				c.Set(noon.Add(time.Duration(31-left) * time.Minute))
+				d := peek(t, g, four)
+				if r := d.At(0); r.Used != int64(10*left+6) || r.RetryAfter != time.Duration(left)*time.Minute ||
+					i > 1 && r.ResetAfter != time.Duration(left+1)*time.Minute {
+					t.Errorf("%T, %d windows before the last: %s", limit, left, show(d))
+				}
+			}
+			c.Advance(time.Minute - time.Microsecond)
+			if d := peek(t, g, four); d.Allowed {
+				t.Errorf("%T: %s", limit, show(d))
+			}
+			c.Advance(time.Microsecond)
+			if d := decide(t, g, four); !d.Allowed || d.At(0).Remaining != 0 {
+				t.Errorf("%T in the last window: %s", limit, show(d))
+			}
+			c.Advance(time.Minute)
+			if n := used(t, g, policy, key); n != 0 {
+				t.Errorf("%T: %d used after the debt", limit, n)
 			}
 		}
 	})

@@ -192,7 +192,7 @@ func TestOverrunEnd(t *testing.T) {
 					want.Output++
 				}
 				if report.Outcome != llm.OutcomeCut || report.Usage != want || !report.Indebted ||
-					r.used() != min(20, want.Total()) {
+					r.used() != want.Total() {
 					t.Errorf("%d units are used for %d events, %+v", r.used(), n, report)
 				}
 			})

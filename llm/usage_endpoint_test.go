@@ -2,13 +2,45 @@ package llm_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/llm"
 )
+
+// Requests that run at once may spend more than is left. All of it is owed, and the tenant is told so.
+func TestAllThatIsSpentIsOwed(t *testing.T) {
+	const requests, limit, spent = 50, 100_000, 60_000
+	r := newRig(t, core.UnitMicroDollars, limit, func(cfg *llm.Config) {
+		cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: llm.Price{Input: llm.Free, Output: 1_000_000}}}}
+	})
+	var running, all sync.WaitGroup
+	running.Add(requests)
+	r.answer = func(w http.ResponseWriter, _ *http.Request) {
+		running.Done()
+		running.Wait()
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, usageChunk+"data: [DONE]\n\n", 1, spent)
+	}
+	for range requests {
+		all.Go(func() { read(t, r.post(chatPath, `{"model":"m","max_tokens":2000,"stream":true}`)) })
+	}
+	all.Wait()
+	if n := r.used(); n != requests*spent {
+		t.Errorf("%d are used, want %d", n, requests*spent)
+	}
+	q, w := httptest.NewRequest(http.MethodGet, "/usage", nil), httptest.NewRecorder()
+	q.Header.Set("X-Tenant", "acme")
+	r.meter.Guard(llm.FormatOpenAIChat).Usage().ServeHTTP(w, q)
+	if told := w.Body.String(); !strings.Contains(told, `"q":100000,`) || !strings.Contains(told, `"used":3000000,"r":0,`) {
+		t.Error(told)
+	}
+}
 
 // The guard of each format tells a tenant the same budget. The request has no body.
 func TestGuardTellsBudgets(t *testing.T) {

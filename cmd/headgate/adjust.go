@@ -45,7 +45,7 @@ where programs would not heed it: --force does it nevertheless.`,
 	j.changing.flags(cmd)
 	f := cmd.Flags()
 	f.Int64Var(&j.give, "give", 0, "units to give back, at most those that are used")
-	f.Int64Var(&j.charge, "charge", 0, "units to charge, whether they fit or not, until twice the limit is used")
+	f.Int64Var(&j.charge, "charge", 0, "units to charge, whether they fit or not")
 	f.Int64Var(&j.raise, "raise", 0, "units by which to raise the limit")
 	f.StringVar(
 		&j.until, "until", "", "when the raise ends: a time such as 2026-12-31T23:59:59Z, or a duration",
@@ -205,15 +205,11 @@ func (j *adjusting) show(v *adjustView) (err error) {
 	switch {
 	case j.json:
 		err = writeJSON(j.out, v)
-	case !v.Changed && j.raise > 0:
+	case !v.Changed && j.give == 0:
 		fmt.Fprintf(j.out, "nothing has changed: %s was applied before\n", printable(v.ID))
 	case !v.Changed:
-		why := "had nothing to give back"
-		if j.charge > 0 {
-			why = "has used twice the limit"
-		}
-		fmt.Fprintf(j.out, "nothing has changed: %s %s, or %s was applied before\n",
-			printable(v.Key), why, printable(v.ID))
+		fmt.Fprintf(j.out, "nothing has changed: %s had nothing to give back, or %s was applied before\n",
+			printable(v.Key), printable(v.ID))
 	case v.Raised > 0:
 		fmt.Fprintf(j.out, "%s of %s is raised by %s until %s UTC (id %s)\n", v.Policy, printable(v.Key),
 			inspect.Number(v.Raised), clock(time.Time(v.Until)), printable(v.ID))

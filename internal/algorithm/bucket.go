@@ -140,13 +140,12 @@ func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 	return max(clock, s.since) + 1
 }
 
-// deepest returns the level up to which Force charges: twice the capacity, or longestDebt above it.
+// deepest returns the level up to which Force charges: longestDebt above the capacity, or mostOwed.
 func (b *TokenBucket) deepest() Cost {
-	debt := Cost{longestDebt, 0}
-	if b.frozen || b.capacity.compare(debt) < 0 {
-		debt = b.capacity
+	if b.frozen {
+		return Cost{mostOwed, 0}
 	}
-	return b.capacity.plus(debt, b.denominator)
+	return b.capacity.plus(Cost{longestDebt, 0}, b.denominator)
 }
 
 // Give refunds the whole cost, at most the level, unless the bucket has been full since the charge.

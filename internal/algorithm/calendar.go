@@ -22,6 +22,13 @@ const (
 	Year
 )
 
+// mean returns the mean length of the periods.
+func (u Unit) mean() int64 {
+	const day = 86_400_000_000
+	return [...]int64{Minute: 60_000_000, Hour: 3_600_000_000, Day: day, Week: 7 * day,
+		Month: 2_629_746_000_000, Year: 31_556_952_000_000}[u]
+}
+
 // Calendar counts units in the periods of a calendar. It caches the period that was asked for last.
 // Redis's clock decides which period that is, not the clock of this process.
 type Calendar struct {
@@ -92,15 +99,13 @@ func (c *Calendar) at(now int64) *Period {
 // make returns the period at now.
 func (c *Calendar) make(now int64) *Period {
 	start, finish := c.period(now)
-	_, after := c.period(finish)
-	return &Period{FixedWindow{limit: c.limit, width: finish - start}, c, start, finish, after}
+	return &Period{FixedWindow{limit: c.limit, width: finish - start, calendar: c}, start, finish}
 }
 
 // Period is a calendar's limit in one of its periods.
 type Period struct {
 	FixedWindow
-	calendar             *Calendar
-	start, finish, after int64 // microseconds since 1970; after is the end of the next period
+	start, finish int64 // microseconds since 1970
 }
 
 var _ Periodic = (*Period)(nil)
@@ -119,19 +124,16 @@ func (p *Period) Share(n int64) Limit { return p.calendar.share(n).at(p.start) }
 
 // Parameters implements Limit.
 func (p *Period) Parameters(args []int64) []int64 {
-	return append(args, 0, p.limit, 0, p.start, p.finish, p.after)
+	return append(args, 0, p.limit, 0, p.start, p.finish, p.calendar.every.mean())
 }
 
 // Find implements Limit.
 func (p *Period) Find(st State, now int64) (changed bool) {
 	s := st.(*window)
+	s.begins(now, &p.FixedWindow, p.calendar.every.mean())
+	s.spare = 1
 	s.found = s.kept
-	return s.enter(now, p.limit, p.start, p.finish, p.after)
-}
-
-// Read implements Limit.
-func (p *Period) Read(reply []int64, charged Cost, n int64) Reading {
-	return p.read(reply, charged, n, p.finish-p.start, p.after-p.finish)
+	return s.enter(p.start, p.finish)
 }
 
 // period returns the period at now, in microseconds since 1970.
@@ -154,11 +156,7 @@ func (c *Calendar) period(now int64) (start, finish int64) {
 // hourOrMinute returns the period at t of a calendar of hours or minutes. Without an anchor,
 // periods follow the zone's clocks: a change of the offset ends one and starts another.
 func (c *Calendar) hourOrMinute(t time.Time) (start, finish int64) {
-	length := time.Minute.Microseconds()
-	if c.every == Hour {
-		length = time.Hour.Microseconds()
-	}
-	now := t.UnixMicro()
+	length, now := c.every.mean(), t.UnixMicro()
 	if !c.anchor.IsZero() {
 		since := (now - c.anchor.UnixMicro()) % length
 		if since < 0 {
@@ -278,18 +276,12 @@ func instant(year int, month time.Month, day int, clock time.Time, in *time.Loca
 	return time.UnixMicro(change(in, before.UnixMicro(), before.Add(-36*time.Hour).UnixMicro())).In(in)
 }
 
-// Later implements Quota.
-func (p *Period) Later(reply []int64, n int64, from time.Duration) time.Duration {
-	return p.later(reply, n, p.after-p.finish, ceilMicros(from))
-}
-
 // Raised implements Quota.
 func (p *Period) Raised(units int64, raises Raises) Limit {
 	if units == 0 {
 		return p
 	}
 	raised := *p
-	raised.limit += units
-	raised.raises = raises
+	raised.raise(units, raises)
 	return &raised
 }

@@ -56,6 +56,19 @@ func (k *Kept) Expires() int64 {
 	return max(k.Holds.Expires(), k.Adjustments.Expires())
 }
 
+// Debt returns the costs of n units that are charged whether they fit or not. A log, a sliding window
+// and a block charge up to twice the limit, in steps of at most the limit.
+func Debt(l Limit, n int64) [2]Cost {
+	switch l := l.(type) {
+	case *FixedWindow, *Period:
+		return [2]Cost{l.Cost(n)}
+	case *TokenBucket:
+		return [2]Cost{l.exact(n)}
+	}
+	capacity := l.Capacity()
+	return [2]Cost{l.Cost(min(n, capacity)), l.Cost(max(0, min(n, 2*capacity)-capacity))}
+}
+
 // Back returns the cost of n units that were charged under the limit spent and are refunded under
 // the limit now. If their denominators differ, the cost is rounded down.
 func Back(spent, now Limit, n int64) Cost {

@@ -168,7 +168,7 @@ func TestImmediateRefundRestoresTheReading(t *testing.T) {
 	})
 }
 
-// Force spends a limit at most twice in every window of its width.
+// Force spends at most twice the limit of a sliding window or a log, and everything of the others.
 func TestForceIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, _, _ := anyLimit(t)
@@ -180,7 +180,14 @@ func TestForceIsBounded(t *testing.T) {
 			} else {
 				try(l, s, now, n)
 			}
-			if r := reading(l, s, now, 0); r.Used > 2*r.Limit || r.Used < 0 || r.Remaining > max(0, r.Limit-r.Used) || r.Remaining < min(0, r.Limit-r.Used) {
+			r, most := reading(l, s, now, 0), int64(mostOwed)
+			switch l := l.(type) {
+			case *SlidingWindow, *SlidingLog:
+				most = 2 * r.Limit
+			case *TokenBucket:
+				most = l.units(l.deepest())
+			}
+			if r.Used > most || r.Used < 0 || r.Remaining > max(0, r.Limit-r.Used) || r.Remaining < min(0, r.Limit-r.Used) {
 				t.Fatalf("%+v was forced to %+v", l, r)
 			}
 		}

@@ -163,8 +163,20 @@ func (b *TokenBucket) Cost(n int64) Cost {
 	case b.denominator == 1:
 		return Cost{n * b.numerator, 0}
 	}
+	return b.exact(n)
+}
+
+// exact returns the cost of n tokens, also above the burst, at most that of the deepest level.
+func (b *TokenBucket) exact(n int64) Cost {
+	deepest := b.deepest()
 	hi, lo := bits.Mul64(uint64(n), uint64(b.numerator))
+	if hi >= uint64(b.denominator) {
+		return deepest
+	}
 	whole, part := bits.Div64(hi, lo, uint64(b.denominator))
+	if whole >= uint64(deepest.Whole) {
+		return deepest
+	}
 	return Cost{int64(whole), int64(part)}
 }
 

@@ -9,10 +9,15 @@ import (
 // FixedWindow counts units in consecutive windows.
 type FixedWindow struct {
 	limit     int64
+	raised    int64 // by how many units the limit is raised
 	width     int64 // microseconds
 	fromFirst bool
-	raises    Raises // that are part of the limit
+	raises    Raises    // that are part of the limit
+	calendar  *Calendar // of a Period
 }
+
+// mostOwed is the largest number of units that a key can have used.
+const mostOwed = 4 * MaxCount
 
 // NewFixedWindow validates a limit for each window of the given width. Windows start at multiples
 // of the width since 1970. If fromFirst is true, a window starts with the first charge after the
@@ -71,7 +76,10 @@ type window struct {
 	kept  windowCount
 	found windowCount
 
-	begin, after, now, limit int64
+	begin, now, limit int64
+	pays              int64 // of a debt, in each window
+	length            int64 // of the windows that pay it
+	spare             int64 // how many of these a debt lives longer
 }
 
 type windowCount struct{ start, finish, count, debt int64 }
@@ -79,10 +87,23 @@ type windowCount struct{ start, finish, count, debt int64 }
 func (f *FixedWindow) NewState() State { return new(window) }
 
 func (s *window) Expires() int64 {
-	if s.kept.debt > 0 {
-		return s.after
+	w := &s.kept
+	if w.debt == 0 {
+		return w.finish
 	}
-	return s.kept.finish
+	windows := (w.debt+s.pays-1)/s.pays + s.spare
+	if windows > longest/s.length {
+		return s.now + longest
+	}
+	return min(w.finish+windows*s.length, s.now+longest)
+}
+
+// unpaid returns what is left of a debt after some windows.
+func (s *window) unpaid(debt, windows int64) int64 {
+	if windows > debt/s.pays {
+		return 0
+	}
+	return debt - windows*s.pays
 }
 
 func (s *window) Empty() bool { return s.kept.count == 0 && s.kept.debt == 0 }
@@ -106,13 +127,14 @@ func (s *window) Spent(now int64) float64 {
 // it started.
 func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 	s := st.(*window)
+	s.begins(now, f, f.width)
 	start := now
 	if !f.fromFirst {
 		start = now - now%f.width
 	}
 	s.found = s.kept
 	if w := &s.found; w.finish > 0 {
-		next := f.width // the length of the window that takes the debt
+		next := f.width // the length of the windows that take the debt
 		if w.start > now {
 			w.finish += now - w.start
 			w.start, changed = now, true // the clock went back
@@ -123,26 +145,33 @@ func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 			w.finish = w.start + f.width
 			changed = changed || now < w.finish
 		}
-		switch {
-		case now < w.finish:
+		if now < w.finish {
 			start = w.start
-		case w.debt > 0 && now < w.finish+min(next, f.width):
+		} else if each := min(next, f.width); s.unpaid(w.debt, (now-w.finish)/each) > 0 {
+			windows := (now - w.finish) / each
+			w.debt = s.unpaid(w.debt, windows)
+			w.finish += windows * each
 			start = w.finish
 			changed = changed || next != f.width
-		default:
+		} else {
 			*w = windowCount{}
 		}
 	}
-	s.enter(now, f.limit, start, start+f.width, start+2*f.width)
+	s.enter(start, start+f.width)
 	if changed {
 		s.kept = s.found
 	}
 	return changed
 }
 
-// enter moves the count to the window at now. It reports whether the clock went back. A count that
+// begins notes the time and the limit of a Find.
+func (s *window) begins(now int64, f *FixedWindow, length int64) {
+	s.now, s.limit, s.pays, s.length = now, f.limit, f.limit-f.raised, length
+}
+
+// enter moves the count to the window of now. It reports whether the clock went back. A count that
 // began within the window stays.
-func (s *window) enter(now, limit, start, finish, after int64) (changed bool) {
+func (s *window) enter(start, finish int64) (changed bool) {
 	w := &s.found
 	switch {
 	case w.start >= finish:
@@ -151,15 +180,13 @@ func (s *window) enter(now, limit, start, finish, after int64) (changed bool) {
 		if w.start == finish {
 			w.debt = max(w.debt, w.count)
 		}
-		w.start, changed = max(now, start+1), true // so its receipts differ from those of that count
+		w.start, changed = max(s.now, start+1), true // so its receipts differ from those of that count
 	case w.start < start:
-		if w.finish < start {
-			w.debt = 0
-		}
-		w.start, w.count, w.debt = start, w.debt, 0
+		// Each window in between has paid. None is half as long again as another.
+		w.count = s.unpaid(w.debt, (start-w.finish+s.length/2)/s.length)
+		w.start, w.debt = start, s.unpaid(w.count, 1)
 	}
-	w.finish = finish
-	s.begin, s.after, s.now, s.limit = start, after, now, limit
+	w.finish, s.begin = finish, start
 	if changed {
 		s.kept = *w
 	}
@@ -183,7 +210,7 @@ func (f *FixedWindow) Commit(st State, c Cost, t Terms) int64 {
 	s := st.(*window)
 	w, n := &s.found, c.Whole
 	if t.Operation == Force {
-		n = max(0, min(n, 2*s.limit-w.count))
+		n = max(0, min(n, mostOwed-w.count))
 		w.debt += max(0, w.count+n-max(w.count, s.limit))
 	}
 	w.count += n
@@ -221,65 +248,79 @@ func (f *FixedWindow) Expire(st State, c Cost, receipt, ended int64) bool {
 		return false
 	}
 	w.count, w.debt = max(0, w.count-c.Whole), max(0, w.debt-c.Whole)
-	s.after = s.found.finish
 	if w.debt == 0 {
 		*w = windowCount{}
 	}
 	return true
 }
 
+// Read implements Limit, also for a Period.
 func (f *FixedWindow) Read(reply []int64, charged Cost, n int64) Reading {
-	return f.read(reply, charged, n, f.width, f.width)
-}
-
-// read interprets the reply of a window of the given width. The next window has the width next. It
-// begins with the debt, and the one after it with nothing.
-func (f *FixedWindow) read(reply []int64, charged Cost, n, width, next int64) Reading {
 	count, left, debt, finish := reply[0], reply[1], reply[2], reply[3]
-	r := Reading{Limit: f.limit, Used: count + charged.Whole, Window: micros(width)}
+	r := Reading{Limit: f.limit, Used: count + charged.Whole, Window: micros(f.width)}
 	r.Remaining = max(0, f.limit-r.Used)
-	r.RetryAfter = f.later(reply, n, next, 0)
+	r.RetryAfter = f.later(reply, n, 0)
 	if r.RetryAfter > 0 {
 		r.Violated = 1
 	}
 	r.Delay = r.RetryAfter
 	if r.Used > 0 {
-		r.NextAfter = f.later([]int64{r.Used, left, debt}, r.Remaining+1, next, 0)
-		r.ResetAfter, r.Reset = micros(left), finish
-		if debt > 0 {
-			r.ResetAfter, r.Reset = micros(left+next), finish+next
-		}
+		r.NextAfter = f.later([]int64{r.Used, left, debt, finish}, r.Remaining+1, 0)
+		wait := f.next(reply, 1+f.windows(debt))
+		r.ResetAfter, r.Reset = micros(wait), finish+wait-left
 	}
 	return r
 }
 
-// later returns the first wait, at least from, after which n units fit, given the reply of a window
-// and the width of the next one. More room comes when a window ends, and less when a raise does.
-func (f *FixedWindow) later(reply []int64, n, next, from int64) time.Duration {
+// later returns the first wait, at least from, after which n units fit, given a reply. More room comes
+// when a window ends, and less when a raise does.
+func (f *FixedWindow) later(reply []int64, n, from int64) time.Duration {
 	count, left, debt := reply[0], reply[1], reply[2]
 	if n > f.limit {
 		return Never
 	}
-	for _, wait := range [...]int64{from, left, left + next} {
-		used := int64(0)
-		switch {
-		case wait < from:
-			continue
-		case wait < left:
-			used = count
-		case wait < left+next:
-			used = debt
+	if from < left && count+n <= f.limit-f.raises.ended(from) {
+		return micros(from)
+	}
+	for window := int64(1); ; {
+		wait := max(from, f.next(reply, window))
+		limit := f.limit - f.raises.ended(wait)
+		if n > limit {
+			return Never
 		}
-		if used+n <= f.limit-f.raises.ended(wait) {
+		first := 1 + f.windows(debt+n-limit) // that has room
+		if first <= window {
 			return micros(wait)
 		}
+		window = first
 	}
-	return Never
 }
 
-// Later implements Quota.
+// windows returns how many windows pay a debt, 0 if it is not above 0.
+func (f *FixedWindow) windows(debt int64) int64 {
+	pays := f.limit - f.raised
+	return (max(0, debt) + pays - 1) / pays
+}
+
+// next returns the wait until the n-th window after that of a reply begins, at most 100 years.
+func (f *FixedWindow) next(reply []int64, n int64) int64 {
+	left, finish, length := reply[1], reply[3], f.width
+	if f.calendar != nil {
+		length = f.calendar.every.mean()
+	}
+	switch {
+	case n > longest/length:
+		return longest
+	case n > 1 && f.calendar != nil:
+		_, end := f.calendar.period(finish + (n-1)*length - length/2 - 1) // before the middle of that one
+		return left + end - finish
+	}
+	return left + (n-1)*length
+}
+
+// Later implements Quota, also for a Period.
 func (f *FixedWindow) Later(reply []int64, n int64, from time.Duration) time.Duration {
-	return f.later(reply, n, f.width, ceilMicros(from))
+	return f.later(reply, n, ceilMicros(from))
 }
 
 // Raised implements Quota.
@@ -288,9 +329,14 @@ func (f *FixedWindow) Raised(units int64, raises Raises) Limit {
 		return f
 	}
 	raised := *f
-	raised.limit += units
-	raised.raises = raises
+	raised.raise(units, raises)
 	return &raised
+}
+
+func (f *FixedWindow) raise(units int64, raises Raises) {
+	f.limit += units
+	f.raised += units
+	f.raises = raises
 }
 
 func (f *FixedWindow) ends(st State, _ int64) int64 { return st.(*window).found.finish }

@@ -90,8 +90,8 @@ func (i *Inspector) Give(
 	switch {
 	case err != nil || !applied:
 		return 0, i.explain(ctx, err, stateCommands)
-	case units < 0: // a debt is charged until twice the limit is used
-		return max(units, min(0, before.Used-2*before.Limit)), nil
+	case units < 0:
+		return units, nil
 	}
 	return min(units, before.Used), nil
 }

@@ -21,7 +21,8 @@ type Usage struct {
 	Algorithm string // in words
 	// Used is the units that count. For a bucket that refills they depend on its rate: Known is false,
 	// and so it is for a sliding log or a block, whose windows are in the policy alone. Their Used is
-	// what counted when the value was stored.
+	// what counted when the value was stored. A window that owes more than the next one pays is not known
+	// either after that one.
 	Used  int64
 	Known bool
 	// Rest is when the key is as if untouched. For a bucket that never refills it is Never, and for a
@@ -89,8 +90,9 @@ func numbers(value string, least, most int) (all []int64, err error) {
 	return all, nil
 }
 
-// window decodes "start count width" or "start count width debt". The next window of the same width
-// begins with the debt.
+// window decodes "start count width" or "start count width debt". The next windows of the same width
+// pay the debt, each as much as the limit: what was charged without owing it, unless the limit has
+// changed. So Used is known in the first of them.
 func (u *Usage) window(value string, now int64) error {
 	n, err := numbers(value, 3, 4)
 	if err != nil {
@@ -99,17 +101,19 @@ func (u *Usage) window(value string, now int64) error {
 	n = append(n, 0)
 	start, count, width, debt := n[0], n[1], n[2], n[3]
 	ends := start + width
-	u.Known = true
-	switch {
-	case now < ends:
-		u.Used = count
-	case debt > 0 && now < ends+width:
-		u.Used = debt
-	}
+	u.Known = debt == 0 || now < ends+width
+	rest := ends
 	if debt > 0 {
-		ends += width
+		limit := max(1, count-debt)
+		windows := (debt + limit - 1) / limit
+		if rest += width * min(windows, longest/max(1, width)); now < rest {
+			u.Used = debt - (now-ends)/max(1, width)*limit
+		}
 	}
-	u.Rest = micros(max(0, ends-now))
+	if now < ends {
+		u.Used = count
+	}
+	u.Rest = micros(max(0, rest-now))
 	u.at("window", start)
 	u.at("until", start+width)
 	u.number("count", count)
@@ -158,7 +162,10 @@ func covered(before, since, width int64) int64 {
 	return whole + (before%width*left+width-1)/width
 }
 
-const digitsOfLog = 16
+const (
+	digitsOfLog = 16
+	longest     = 36525 * 24 * 3600 * 1_000_000 // for which Redis keeps a debt, in microseconds
+)
 
 // log decodes numbers of 16 digits: the first entry that counts, the number of entries, the total
 // of units, time and total before the last entry, how far its clock is ahead; then time and total

@@ -68,6 +68,7 @@ local function raise()
     if next and next + 0 <= now then
       known = prune(hash, known)
     end
+    argv[-limit] = argv[limit] + 0
     raises[i], argv[limit] = known, argv[limit] + raised(known)
     if adjustments[3 * i + 2] == '1' and (values[1] or 0) + 0 <= now then
       unseeded = true

@@ -86,6 +86,9 @@ end
 local function run(requests)
   if #requests > 0 then
     local asked = slice(argv, 1, argv[1] - 1)
+    for at = 1, adjusted > 0 and #asked or 0 do
+      asked[-at] = argv[-at] -- what raise keeps of limits
+    end
     for _, words in ipairs(requests) do
       for _, word in ipairs(words) do
         asked[#asked + 1] = word

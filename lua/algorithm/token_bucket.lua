@@ -84,15 +84,10 @@ fits = fits and (level < most or level == most and rest <= ARGV[limit + 4] + 0)
 --: force
 local level, rest, denominator = reply[found - 2], reply[found - 1], ARGV[limit + 2]
 if denominator == 0 then denominator = 1 end
--- A debt is at most as much again as the capacity, and 10 years if the bucket refills.
-local room, left = ARGV[limit + 3] - level, ARGV[limit + 4] - rest
-if ARGV[limit + 2] == 0 or ARGV[limit + 3] < 315576000000000 then
-  room, left = room + ARGV[limit + 3], left + ARGV[limit + 4]
-else
-  room = room + 315576000000000
-end
+-- A debt is at most 10 years if the bucket refills.
+local room, left = ARGV[limit + 3] + 315576000000000 - level, ARGV[limit + 4] - rest
+if ARGV[limit + 2] == 0 then room = 4000000000000000 - level end
 if left < 0 then room, left = room - 1, left + denominator end
-if left >= denominator then room, left = room + 1, left - denominator end
 if room < 0 then room, left = 0, 0 end
 if whole > room or whole == room and part > left then whole, part = room, left end
 

@@ -1,13 +1,15 @@
 -- Fixed window and calendar. Each window has its own count. The debt is the part of the count above
--- the limit: it is the first count of the next window.
+-- the limit: it is the first count of the next window, which owes what exceeds the limit again. So
+-- each window pays as much as the limit, whether somebody asks in it or not.
 --
--- Limit  0; the limit; then either the width of a window, minus that if a window starts with its first
---        charge and not at multiples of the width since 1970; or 0 and the start and end of a
---        calendar's period and the end of the next period
+-- Limit  0; the limit, and at minus its index in ARGV, if it is raised, the limit without raises; then
+--        either the width of a window, minus that if a window starts with its first charge and not at
+--        multiples of the width since 1970; or 0, the start and end of a calendar's period and the
+--        mean length of its periods
 -- Cost   units, 0
 -- Reply  count, time until the window ends, debt, when the window ends, receipt
 -- Value  "start count length", then " debt" if there is a debt. An empty window has no value.
--- Names  start, ended, count, debt, expires, most, width, first, opens, from, used, owed, finish, after
+-- Names  start, ended, count, debt, expires, most, pays, width, first, opens, from, used, owed, finish
 --
 -- When the limit gets another width, a running window ends the new width after it started. This is
 -- kept even if nothing is charged. Otherwise the key would expire at the end of the old width.
@@ -17,10 +19,10 @@
 --
 -- start, ended, count, debt  of the window that is stored; all are 0 if there is none
 -- expires                    when it ends by the time to live that the key has; 0 if there is a debt
--- most, width, first, opens  of the limit: first says that a window starts with its first charge, and
---                            opens is the start of a calendar's period
--- from, used, owed           when the window of now began, its count, its debt
--- finish, after              when it ends, and the next one
+-- most, pays                 of the limit: with raises, and what a window pays, which is without them
+-- width, first, opens        the width or mean length; whether a window starts with its first charge;
+--                            the start of a calendar's period, otherwise 0
+-- from, used, owed, finish   when the window of now began, its count, its debt, when it ends
 
 --: read
 start, ended, count, debt, expires = 0, 0, 0, 0, 0
@@ -36,22 +38,23 @@ end
 
 --: limit
 most, width, opens = ARGV[p] + 0, ARGV[p + 1] + 0, 0
+pays = ARGV[-p] or most
 first, width = width < 0, math.abs(width)
 if width == 0 then
-  opens, finish, after, size = ARGV[p + 2] + 0, ARGV[p + 3] + 0, ARGV[p + 4] + 0, 5
+  opens, finish, width, size = ARGV[p + 2] + 0, ARGV[p + 3] + 0, ARGV[p + 4] + 0, 5
 else
   size = 2
 end
 
 --: period
-if width == 0 and (now < opens or now >= finish) then
+if opens > 0 and (now < opens or now >= finish) then
   return {-1, now}
 end
 
 --: look
 from, used, owed = start, count, debt
 local begins, ends = opens, ended
-if width > 0 then
+if opens == 0 then
   begins = now
   if not first then
     begins = now - now % width
@@ -61,7 +64,7 @@ if width > 0 then
       ends = ends + now - from
       from, begins, changed = now, now, true -- the clock went back
     end
-    local following = width -- the length of the window that takes the debt
+    local following = width -- the length of the windows that take the debt
     if now >= ends then
       following = ends - from -- the old width
     elseif ends ~= from + width then
@@ -70,13 +73,21 @@ if width > 0 then
     end
     if now < ends then
       begins = from
-    elseif owed > 0 and now < ends + math.min(following, width) then
-      begins, changed = ends, changed or following ~= width
     else
-      from, used, owed = begins, 0, 0
+      if owed > 0 then
+        local each = math.min(following, width)
+        local passed = math.floor((now - ends) / each)
+        owed = passed > owed / pays and 0 or owed - passed * pays
+        ends = ends + passed * each
+      end
+      if owed > 0 then
+        begins, changed = ends, changed or following ~= width
+      else
+        from, used = begins, 0
+      end
     end
   end
-  finish, after = begins + width, begins + 2 * width
+  finish = begins + width
 end
 if from >= finish then
   -- The clock went back out of a calendar's period, so the period of the count is yet to come. The
@@ -86,11 +97,12 @@ if from >= finish then
   end
   from, changed = math.max(now, begins + 1), true
 elseif from < begins then
-  if ends < begins then
-    owed = 0
-  end
   from, used = begins, owed
-  owed = 0
+  if owed > 0 then
+    local passed = math.floor((begins - ends) / width + 0.5) -- no period is half as long again as another
+    used = passed > owed / pays and 0 or owed - passed * pays
+    owed = math.max(0, used - pays)
+  end
 end
 if changed then
   -- This is kept even if nothing is charged. Otherwise the window would end at the wrong time.
@@ -103,7 +115,7 @@ n = n + 5
 fits = used + whole <= most
 
 --: force
-whole = math.max(0, math.min(whole, 2 * most - used))
+whole = math.max(0, math.min(whole, 4000000000000000 - used))
 owed = owed + math.max(0, used + whole - math.max(used, most))
 
 --: commit
@@ -117,7 +129,7 @@ if given then
   -- of a calendar's period, the debt is that period's count, and only what exceeds the limit is paid.
   local held = math.max(0, used - whole)
   local less = used - held
-  if width == 0 and from > opens then
+  if opens > 0 and from > opens then
     less = math.max(0, used - most) - math.max(0, held - most)
   end
   start, ended, count, debt = from, finish, held, math.max(0, owed - less)
@@ -127,7 +139,7 @@ if given then
 elseif operation == 'expire' and used > 0 and receipt == start + 1 and bound < ended then
   -- The hold ended in the window before, which only its debt has outlived.
   given = true
-  count, debt, after = math.max(0, count - whole), math.max(0, debt - whole), finish
+  count, debt = math.max(0, count - whole), math.max(0, debt - whole)
   if debt == 0 then
     start, ended, count = 0, 0, 0
   end
@@ -139,7 +151,9 @@ if ended ~= expires then
   ttl = ended - now
 end
 if debt > 0 then
-  ttl, value = after - now, string.format('%.0f %.0f %.0f %.0f', start, count, length, debt)
+  local windows = math.ceil(debt / pays) + (opens > 0 and 1 or 0) -- the mean is not the length of each
+  ttl = math.min(ended - now + windows * width, 3155760000000000)
+  value = string.format('%.0f %.0f %.0f %.0f', start, count, length, debt)
 elseif count == 0 then
   ttl = 0
 elseif start >= 10000000 and count < 2147483648 then
