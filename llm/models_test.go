@@ -2,19 +2,307 @@ package llm_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
+	"github.com/headgate/headgate/llm/internal/wire"
 	"github.com/headgate/headgate/plans"
 )
+
+// toSmall downgrades every request for the large model.
+func toSmall(r *http.Request, _ *nethttp.Admission) string {
+	if q, _ := llm.RequestFrom(r.Context()); q.Model == "large" {
+		return "small"
+	}
+	return ""
+}
+
+// A request whose budget is spent is served by the cheaper model, and charged by its price. The
+// client, the server and the report are told.
+func TestDowngrade(t *testing.T) {
+	for name, path := range map[string]string{
+		"chat": chatPath, "responses": "/v1/responses", "messages": "/v1/messages",
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, gate *core.Gate) {
+				var decided []bool
+				r := newRig(t, core.UnitMicroDollars, 79, func(cfg *llm.Config) { // the large model would cost 80
+					cfg.Guard.Gate, cfg.Models, cfg.Downgrade = gate, twoModels(), toSmall
+					cfg.Guard.Observe = observed(func(a *nethttp.Admission) { decided = append(decided, a.Allowed()) })
+					cfg.Budgets = append(cfg.Budgets, llm.Budget{
+						Policy: policy("large", core.UnitTokens, 7), Key: tenant, Models: []string{"large"},
+					})
+				})
+				r.answer = func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set(llm.ModelHeader, "of the server")
+					fmt.Fprint(w, `{"model":"small","usage":{"prompt_tokens":3,"completion_tokens":2,"input_tokens":3,"output_tokens":2}}`)
+				}
+				r.spend(1)
+				body := strings.Replace(of("large", false), `"stream"`, ` "x":"é\n\"model\":" , "stream"`, 1)
+				response := r.post(path, body)
+				if read(t, response); response.StatusCode != 200 ||
+					fmt.Sprint(response.Header.Values(llm.ModelHeader)) != "[small]" {
+					t.Errorf("%d, %s", response.StatusCode, response.Header)
+				}
+				if want := strings.Replace(body, `"large"`, `"small"`, 1); r.asked[0] != want {
+					t.Errorf("the server was asked\n%s, want\n%s", r.asked[0], want)
+				}
+				report := r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 2}, 6)
+				if report.Request.Model != "small" || report.Request.Asked != "large" {
+					t.Errorf("the report has %+v", report.Request)
+				}
+				if fmt.Sprint(decided) != "[true]" {
+					t.Errorf("the observer of the guard was told %v", decided)
+				}
+			})
+		})
+	}
+}
+
+// A stream that was downgraded has its usage hidden as it would have been, and a budget that the
+// first model alone has is not charged.
+func TestDowngradedStream(t *testing.T) {
+	r := newRig(t, core.UnitMicroDollars, 79, func(cfg *llm.Config) {
+		cfg.Models, cfg.Downgrade, cfg.ChargeEvery = twoModels(), toSmall, 1
+		cfg.Budgets = append(cfg.Budgets, llm.Budget{
+			Policy: policy("large", core.UnitTokens, 1000), Key: tenant, Models: []string{"large"},
+		})
+	})
+	r.spend(10)
+	r.answer = chat(3, 20)
+	body := read(t, r.post(chatPath, of("large", true)))
+	if strings.Count(body, "word") != 20 || strings.Contains(body, "prompt_tokens") {
+		t.Errorf("the client was sent %s", body)
+	}
+	if !strings.Contains(r.asked[0], `"include_usage":true`) || !strings.Contains(r.asked[0], `"model":"small"`) {
+		t.Errorf("the server was asked %s", r.asked[0])
+	}
+	r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 20}, 33)
+	if got := fmt.Sprint(r.peekUsed()); got != "[33 0]" {
+		t.Errorf("%s are used", got)
+	}
+}
+
+// What cannot be downgraded is refused, and spends nothing.
+func TestNoDowngrade(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*llm.Config)
+		want   string // in the refusal
+	}{
+		"nothing is cheaper": {func(cfg *llm.Config) {
+			cfg.Downgrade = func(*http.Request, *nethttp.Admission) string { return "" }
+		}, `\"budget\"`},
+		"the same model": {func(cfg *llm.Config) {
+			cfg.Downgrade = func(*http.Request, *nethttp.Admission) string { return "large" }
+		}, `\"budget\"`},
+		"an unknown model": {func(cfg *llm.Config) {
+			cfg.Downgrade = func(*http.Request, *nethttp.Admission) string { return "unknown" }
+		}, `\"budget\"`},
+		"the cheaper model is denied too": {func(cfg *llm.Config) {
+			cfg.Budgets = append(cfg.Budgets, llm.Budget{
+				Policy: policy("tokens-of-small", core.UnitTokens, 9), Key: tenant, Models: []string{"small"},
+			})
+			cfg.Guard.Rules = []nethttp.Rule{{
+				Policy: policy("small-requests", core.UnitRequests, 1), Key: tenant, Skip: llm.UnlessModel("small"),
+				Cost: func(*http.Request) int64 { return 2 },
+			}}
+		}, `\"small-requests\"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			r := newRig(t, core.UnitMicroDollars, 79, func(cfg *llm.Config) {
+				cfg.Models, cfg.Downgrade = twoModels(), toSmall
+				c.change(cfg)
+				inner := cfg.Downgrade
+				cfg.Downgrade = func(q *http.Request, a *nethttp.Admission) string {
+					asked++
+					for d := range a.Denials() {
+						if d.Policy.Name() != "budget" {
+							t.Errorf("%s denies", d.Policy.Name())
+						}
+					}
+					return inner(q, a)
+				}
+			})
+			r.spend(75)
+			response := r.post(chatPath, of("large", false))
+			if body := read(t, response); response.StatusCode < 400 || !strings.Contains(body, c.want) || asked != 1 {
+				t.Errorf("asked %d times: %d %s", asked, response.StatusCode, body)
+			}
+			if h := response.Header.Get(llm.ModelHeader); h != "" {
+				t.Errorf("the refusal names the model %s", h)
+			}
+			if n := r.used(); n != 75 || len(r.asked) > 0 {
+				t.Errorf("%d units are used, the server was asked %q", n, r.asked)
+			}
+		})
+	}
+}
+
+// A denial that was answered by another model is no strike.
+func TestDowngradeIsNoStrike(t *testing.T) {
+	r := newRig(t, core.UnitMicroDollars, 79, func(cfg *llm.Config) {
+		cfg.Models, cfg.Downgrade = twoModels(), toSmall
+		cfg.Estimate = func(*http.Request, llm.Request, []byte) (llm.Usage, error) { return llm.Usage{Output: 8}, nil }
+		cfg.Guard.Blocks = []nethttp.BlockRule{{
+			Policy: bans(t, core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}), Key: tenant, Denied: true,
+		}}
+	})
+	r.handle(chat(3, 2))
+	r.spend(64)
+	for i, status := range []int{200, 200, 429, 429} { // 5 micro-dollars each
+		if got, body := r.ask(chatPath, of("large", true)); got != status || (i == 3) != strings.Contains(body, "blocked") {
+			t.Errorf("%d: %d %s", i, got, body)
+		}
+		if status == 200 {
+			<-r.reports
+		}
+	}
+}
+
+// SetModel changes the name of the model and no other byte.
+func TestSetModelChangesNothingElse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		space := rapid.StringMatching(`[ \n\t\r]{0,3}`)
+		member := rapid.SampledFrom([]string{
+			`"a":{"model":"x"}`, `"b":["model",{"model":1}]`, `"c":"\"model\":\"x\""`, `"d":1e3`, `"e":null`, `"f":"😀\u0000"`,
+		})
+		name := rapid.SampledFrom([]string{`"large"`, `"l\u0061rge"`, `"é/\""`}).Draw(t, "name")
+		before, after := "{"+space.Draw(t, "space"), ""
+		for range rapid.IntRange(0, 3).Draw(t, "before") {
+			before += member.Draw(t, "member") + space.Draw(t, "space") + ","
+		}
+		before += `"model"` + space.Draw(t, "space") + ":" + space.Draw(t, "space")
+		for range rapid.IntRange(0, 3).Draw(t, "after") {
+			after += "," + space.Draw(t, "space") + member.Draw(t, "member")
+		}
+		after += space.Draw(t, "space") + "}" + space.Draw(t, "space")
+		body := before + name + after
+		got, ok := wire.SetModel([]byte(body), `small "1"`)
+		if want := before + `"small \"1\""` + after; !ok || string(got) != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	})
+	for _, body := range []string{``, `[]`, `{}`, `{"model":1}`, `{"model":"x"`, `{"a":{"model":"x"}}`} {
+		if got, ok := wire.SetModel([]byte(body), "small"); ok || string(got) != body {
+			t.Errorf("%s became %s", body, got)
+		}
+	}
+}
+
+// Where the path names the model, the downgrade is there, and in a body that names it too.
+func TestDowngradeInThePath(t *testing.T) {
+	for path, want := range map[string]string{
+		"/openai/deployments/large/chat/completions?api-version=1": "/openai/deployments/small%2Fnew/chat/completions?api-version=1",
+		"/v1beta/models/large:generateContent":                     "/v1beta/models/small%2Fnew:generateContent",
+		"/model/large/converse/":                                   "/model/small%2Fnew/converse/",
+	} {
+		var asked, body string
+		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+			cfg.Budgets[0].Policy = policy("budget", core.UnitTokens, 1)
+			cfg.Budgets[0].Models = []string{"large"}
+			cfg.Models = map[string]llm.Model{"large": {}, "small/new": {}}
+			cfg.Downgrade = func(*http.Request, *nethttp.Admission) string { return "small/new" }
+		})
+		r.handle(func(_ http.ResponseWriter, q *http.Request) {
+			b, _ := io.ReadAll(q.Body)
+			asked, body = q.URL.RequestURI(), string(b)
+		})
+		r.spend(1)
+		response := r.post(path, `{"model":"large"}`)
+		read(t, response)
+		if strings.Contains(path, "deployments") != (body == `{"model":"small/new"}`) {
+			t.Errorf("%s: the server was sent %s", path, body)
+		}
+		if report := <-r.reports; asked != want || response.Header.Get(llm.ModelHeader) != "small/new" ||
+			report.Request.Model != "small/new" || report.Request.Asked != "large" {
+			t.Errorf("%s: the server was asked for %s, %+v", path, asked, report.Request)
+		}
+	}
+}
+
+// Limits of a model count the requests that may be answered by it.
+func TestLimitsOfAModelCountItsFallbacks(t *testing.T) {
+	large := policy("large", core.UnitTokens, 1000)
+	denied := core.Must(core.NewPolicy(core.PolicyConfig{Name: "rule", Algorithm: core.DenyAll{}}))
+	for body, want := range map[string]int{
+		`{"model":"small","max_tokens":5}`:                       http.StatusOK,
+		`{"model":"small","models":["tiny"],"max_tokens":5}`:     http.StatusOK,
+		`{"model":"small","fallbacks":["large"],"max_tokens":5}`: http.StatusForbidden,
+	} {
+		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+			cfg.Models = twoModels()
+			cfg.Models["tiny"] = cfg.Models["small"]
+			cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: large, Key: tenant, Models: []string{"large"}})
+			cfg.Guard.Rules = []nethttp.Rule{{Policy: denied, Key: tenant, Skip: llm.UnlessModel("large")}}
+		})
+		r.answer = ok
+		if status, _ := r.ask(chatPath, body); status != want || r.usedOf(large) != 0 {
+			t.Errorf("%s: %d, %d of large is used", body, status, r.usedOf(large))
+		}
+	}
+}
+
+// A plan's limits of a model hold for a request that may be answered by it.
+func TestPlanOfAModelCountsItsFallbacks(t *testing.T) {
+	for _, c := range []struct {
+		plan plans.Plan
+		body string
+		want int
+	}{
+		{plans.Plan{Limits: map[string]core.Algorithm{"rule/large": core.DenyAll{}}}, `{"model":"small"}`, http.StatusOK},
+		{plans.Plan{Limits: map[string]core.Algorithm{"rule/large": core.DenyAll{}}}, `{"model":"small","models":["large"]}`, http.StatusForbidden},
+		{plans.Plan{Limits: map[string]core.Algorithm{"rule/small": core.Unlimited{}, "rule/large": core.DenyAll{}}},
+			`{"model":"small","models":["large"]}`, http.StatusForbidden},
+		{plans.Plan{Limits: map[string]core.Algorithm{"rule": core.DenyAll{}, "rule/large": core.Unlimited{}}},
+			`{"model":"small","models":["large"]}`, http.StatusOK},
+	} {
+		r := newRig(t, core.UnitTokens, 100_000, func(cfg *llm.Config) {
+			cfg.Models = twoModels()
+			cfg.Guard.Plan = func(*http.Request) (core.Plan, error) { return c.plan, nil }
+			cfg.Guard.Rules = []nethttp.Rule{{Policy: policy("rule", core.UnitRequests, 10), Key: tenant}}
+		})
+		r.answer = ok
+		if status, _ := r.ask(chatPath, c.body); status != c.want {
+			t.Errorf("%+v, %s: %d", c.plan, c.body, status)
+		}
+	}
+}
+
+// Nobody downgrades a request that names several models, whose server would still know the others, or
+// a form, which is not changed.
+func TestSeveralModelsAndFormsAreNotDowngraded(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+		cfg.Models, cfg.Downgrade = twoModels(), toSmall
+		cfg.Guard.Rules = []nethttp.Rule{{
+			Policy: core.Must(core.NewPolicy(core.PolicyConfig{Name: "rule", Algorithm: core.DenyAll{}})),
+			Key:    tenant, Skip: llm.UnlessModel("large"),
+		}}
+	})
+	for _, body := range []string{
+		`{"model":"large","models":["large","small"]}`, `{"models":["large"]}`, `{"model":"large","fallbacks":["large"]}`,
+	} {
+		if status, _ := r.ask(chatPath, body); status != http.StatusForbidden {
+			t.Errorf("%s: %d", body, status)
+		}
+	}
+	const form = "--x\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nlarge\r\n--x--\r\n"
+	if status, body := r.ask("/v1/audio/transcriptions", form, "Content-Type", "multipart/form-data; boundary=x"); status != http.StatusForbidden {
+		t.Errorf("a form: %d %s", status, body)
+	}
+	r.unasked()
+}
 
 // twoModels costs a micro-dollar a token, and ten times as much.
 func twoModels() map[string]llm.Model {

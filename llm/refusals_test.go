@@ -69,6 +69,7 @@ func TestOpenAIErrorByUnit(t *testing.T) {
 		{"an hour's tokens, soon back", policies{{Name: "p", Algorithm: core.PerHour(100), Unit: core.UnitTokens}}, 51, 2 * time.Minute, tokens},
 		{"tokens a month", policies{{Name: "p", Algorithm: monthly, Unit: core.UnitTokens}}, 60, 0, budget},
 		{"money a month", policies{{Name: "p", Algorithm: monthly, Unit: core.UnitMicroDollars}}, 60, 0, budget},
+		{"a session", policies{{Name: "p", Algorithm: core.TokenBucket{Burst: 100, Per: time.Hour}, Unit: core.UnitTokens}}, 60, 0, budget},
 		{"credit", policies{{Name: "p", Algorithm: core.TokenBucket{Burst: 100}, Unit: core.UnitMicroDollars}}, 60, 0, budget},
 		{"no tokens", policies{{Name: "p", Algorithm: core.DenyAll{}, Unit: core.UnitTokens}}, 60, 0, "invalid_request_error/not_in_plan"},
 		{"more tokens than a minute has", policies{{Name: "p", Algorithm: core.PerMinute(100), Unit: core.UnitTokens}}, 101, 0, large},

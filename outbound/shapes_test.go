@@ -53,8 +53,9 @@ type refusal struct {
 	Body    json.RawMessage
 	Read    bool // by the Read of docs/outbound.md
 	Reason  string
-	Scope   string // model, account, route, or the request alone
-	Wait    string // empty if it is guessed
+	Scope   string                     // model, account, route, or the request alone
+	Wait    string                     // empty if it is guessed
+	Route   func(*http.Request) string `json:"-"`
 }
 
 // Real refusals are read as a client should, almost all by the Transport, and the rest by a Read.
@@ -74,6 +75,10 @@ func TestShapesOfRefusals(t *testing.T) {
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			synctest.Test(t, c.try)
+			if c.Scope == "route" {
+				c.Route = func(*http.Request) string { return "" } // then it says nothing of other requests
+				synctest.Test(t, c.try)
+			}
 		})
 	}
 	if len(all) != 179 || byRead > 5 {
@@ -97,6 +102,7 @@ func (c *refusal) try(t *testing.T) {
 	time.Sleep(time.Until(c.Now)) // a bubble begins in 2000
 	g := gatetest.Memory(t, core.Config{})
 	var told *outbound.CooldownEvent
+	sent := 0
 	cfg := outbound.Config{
 		Gate: g, Meter: byPath{}, Route: func(*http.Request) string { return "search" },
 		Observe: func(_ context.Context, e core.Event) {
@@ -105,11 +111,19 @@ func (c *refusal) try(t *testing.T) {
 			}
 		},
 		Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			sent++
 			return &http.Response{StatusCode: c.Status, Header: header.Clone(), Body: io.NopCloser(strings.NewReader(body))}, nil
 		}),
 	}
 	if c.Read {
 		cfg.Read = readMore
+	}
+	alone := c.Reason == "none" || c.Scope == "request" || c.Route != nil
+	if c.Route != nil {
+		cfg.Route = c.Route
+	}
+	if alone { // what cools nothing is not retried
+		cfg.MaxWait, cfg.Retry = time.Hour, outbound.Retry{Max: 3}
 	}
 	tr := transport(t, cfg)
 	for range 2 { // a 400 that calls the account spent is believed at the second time
@@ -125,9 +139,9 @@ func (c *refusal) try(t *testing.T) {
 	}
 	wait, _ := time.ParseDuration(cmp.Or(c.Wait, "0s"))
 	switch {
-	case c.Reason == "none" || c.Scope == "request":
-		if told != nil {
-			t.Errorf("%v cools for %v", told.Key, told.For)
+	case alone:
+		if told != nil || sent != 2 {
+			t.Errorf("sent %d times, cools by %+v", sent, told)
 		}
 		return
 	case told == nil:

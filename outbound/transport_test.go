@@ -189,29 +189,6 @@ func searchHeader() []string {
 	return []string{"X-Github-Request-Id", "1", "X-Ratelimit-Resource", "search", "X-Ratelimit-Remaining", "0", "Retry-After", "60"}
 }
 
-// A refusal that says nothing of other requests cools nothing, and is not retried.
-func TestNoRetryWithoutACooldown(t *testing.T) {
-	for name, answer := range map[string]func(http.ResponseWriter){
-		"of a resource":              refuse(403, noSearch, searchHeader()...),
-		"costs too much":             refuse(402, tooLarge),
-		"is above the limit":         refuse(429, tooLong, "Retry-After", "9"),
-		"an object is in use":        refuse(429, `{"error":{"code":"lock_timeout"}}`),
-		"tells no longer wait":       refuse(403, noSearch, searchHeader()[:6]...),
-		"of a route without a Route": refuse(429, "{}", "X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset-After", "60", "X-Ratelimit-Bucket", "abcd"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, outbound.Config{MaxWait: time.Hour, Retry: outbound.Retry{Max: 3}})
-			r.push(answer)
-			if status, err := get(t, r.tr, r.URL); err != nil || status == http.StatusOK {
-				t.Errorf("%d, %v", status, err)
-			}
-			if r.want("", 200); r.count() != 2 {
-				t.Errorf("%d requests", r.count())
-			}
-		})
-	}
-}
-
 // What a response tells to be left lowers what is left under a rule of its unit, once for any
 // number of responses, and never raises it.
 func TestRemainingLowers(t *testing.T) {
