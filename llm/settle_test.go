@@ -401,25 +401,4 @@ func TestClientChoosesNoUnreadEncoding(t *testing.T) {
 	}
 }
 
-// The first event arrives while the upstream waits, also where events may be hidden.
-func TestFirstEventIsNotDelayed(t *testing.T) {
-	r := newRig(t, core.UnitTokens, 1000, nil)
-	seen := make(chan struct{})
-	r.answer = func(w http.ResponseWriter, q *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, word)
-		_ = http.NewResponseController(w).Flush()
-		<-seen
-		chat(7, 10)(w, q)
-	}
-	response := r.post(chatPath, streamed)
-	first := make([]byte, len(word))
-	if _, err := io.ReadFull(response.Body, first); err != nil || string(first) != word {
-		t.Errorf("%q, %v", first, err)
-	}
-	close(seen)
-	read(t, response)
-	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 10}, 17)
-}
-
 const word = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word\"}}],\"usage\":null}\n\n"

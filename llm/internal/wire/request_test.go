@@ -203,67 +203,49 @@ func TestTokensOfNumbers(t *testing.T) {
 }
 
 func TestFormatOf(t *testing.T) {
-	for _, c := range []struct {
-		method, path string
-		want         *wire.Format
-	}{
-		{"POST", "/v1/chat/completions", wire.OpenAIChat},
-		{"POST", "/openai/deployments/x/chat/completions?api-version=1", wire.OpenAIChat},
-		{"POST", "/v1/projects/p/locations/l/endpoints/openapi/chat/completions", wire.OpenAIChat},
-		{"POST", "/v1/responses", wire.OpenAIResponses},
-		{"POST", "/v1/messages", wire.AnthropicMessages},
-		{"GET", "/v1/responses", nil},
-		{"POST", "/v1/messages/count_tokens", nil},
-		{"POST", "/v1/messages/batches", nil},
-		{"POST", "/v1/completions", wire.OpenAICompletions},
-		{"POST", "/v1/responses/", wire.OpenAIResponses},
-		{"POST", "/v1/Chat/Completions//", wire.OpenAIChat},
-		{"POST", "/v1/xmessages", nil},
-		{"POST", "/v1/chat/completion%73", wire.OpenAIChat},
-		{"POST", "/v1/chat/completions/.", wire.OpenAIChat},
-		{"POST", "/v1/chat//completions", wire.OpenAIChat},
-		{"POST", "/v1/chat/completions/x/..", wire.OpenAIChat},
-		{"POST", "/v1/chat/completions/x/%2e%2E/", wire.OpenAIChat},
-		{"POST", "/../../v1/messages", wire.AnthropicMessages},
-		{"POST", "/v1/chat%2Fcompletions", wire.OpenAIChat},
-		{"POST", "/v1%2fmessages%2F", wire.AnthropicMessages},
-		{"POST", "/v1/messages%2Fcount_tokens", nil},
-		{"POST", "/v1beta/models/g%3AgenerateContent", wire.GeminiGenerate},
-		{"POST", "/v1beta/models/g%3A%67enerateContent", wire.GeminiGenerate},
-		{"POST", "/v1/projects/p/locations/l/endpoints/7:streamGenerateContent", wire.GeminiGenerate},
-		{"POST", "/v1/responses/compact", wire.OpenAIResponses},
-		{"POST", "/v1/publishers/anthropic/models/claude:rawPredict", wire.AnthropicMessages},
-		{"POST", "/v1/publishers/anthropic/models/count-tokens:rawPredict", nil},
-		{"POST", "/v1/publishers/other/models/x:rawPredict", nil},
-		{"POST", "/v1beta/models/gemini-2.5-pro:generateContent", wire.GeminiGenerate},
-		{"POST", "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse", wire.GeminiGenerate},
-		{"POST", "/v1beta/models/:generateContent", nil},
-		{"POST", "/v1beta/models/gemini-2.5-pro:countTokens", nil},
-		{"POST", "/model/arn%3Aaws%3Abedrock%3Aus%3A1%3Aprofile%2Fx/converse-stream", wire.BedrockConverse},
-		{"POST", "/model/a.b-v1:0/invoke", wire.BedrockInvoke},
-		{"POST", "/model//invoke", nil},
-		{"POST", "/api/chat", wire.Ollama},
-		{"POST", "/v2/chat", wire.CohereChat},
-		{"POST", "/v1/rerank", wire.CohereRerank},
-		{"POST", "/v2/embed", nil},
-		{"POST", "/embed", nil},
-		{"POST", "/api/embed", wire.OllamaEmbed},
-		{"POST", "/api/embeddings", wire.OllamaEmbed},
-		{"POST", "/v1/embeddings", wire.OpenAIEmbeddings},
-		{"POST", "/openai/deployments/x/embeddings", wire.OpenAIEmbeddings},
-		{"POST", "/v1/audio/transcriptions", wire.OpenAITranscriptions},
-		{"POST", "/v1/chat/completions;x=1", wire.OpenAIChat},
-		{"POST", "/v1;a/chat;b=c/completions;x=1;y", wire.OpenAIChat},
-		{"POST", "/v1/chat/completions%20", wire.OpenAIChat},
-		{"POST", "/v1/messages%09/%20", wire.AnthropicMessages},
-		{"POST", "/v1/fim/completions", wire.OpenAICompletions},
-		{"POST", "/v1/threads/t_1/messages", nil},
-		{"POST", "/v1/threads/messages", wire.AnthropicMessages},
-		{"POST", "/v1/images/edits", wire.OpenAIImages},
+	for want, paths := range map[*wire.Format][]string{
+		wire.OpenAIChat: {
+			"/v1/chat/completions", "/openai/deployments/x/chat/completions?api-version=1",
+			"/v1/projects/p/locations/l/endpoints/openapi/chat/completions", "/v1/Chat/Completions//",
+			"/v1/chat/completion%73", "/v1/chat/completions/.", "/v1/chat//completions", "/v1/chat/completions/x/..",
+			"/v1/chat/completions/x/%2e%2E/", "/v1/chat%2Fcompletions", "/v1/chat/completions;x=1",
+			"/v1;a/chat;b=c/completions;x=1;y", "/v1/chat/completions%20",
+		},
+		wire.OpenAIResponses: {"/v1/responses", "/v1/responses/", "/v1/responses/compact"},
+		wire.AnthropicMessages: {
+			"/v1/messages", "/../../v1/messages", "/v1%2fmessages%2F", "/v1/publishers/anthropic/models/claude:rawPredict",
+			"/v1/messages%09/%20", "/v1/threads/messages",
+		},
+		nil: {
+			"GET /v1/responses", "/v1/messages/count_tokens", "/v1/messages/batches", "/v1/xmessages",
+			"/v1/messages%2Fcount_tokens", "/v1/publishers/anthropic/models/count-tokens:rawPredict",
+			"/v1/publishers/other/models/x:rawPredict", "/v1beta/models/:generateContent",
+			"/v1beta/models/gemini-2.5-pro:countTokens", "/model//invoke", "/v2/embed", "/embed", "/v1/threads/t_1/messages",
+		},
+		wire.OpenAICompletions: {"/v1/completions", "/v1/fim/completions"},
+		wire.GeminiGenerate: {
+			"/v1beta/models/g%3AgenerateContent", "/v1beta/models/g%3A%67enerateContent",
+			"/v1/projects/p/locations/l/endpoints/7:streamGenerateContent", "/v1beta/models/gemini-2.5-pro:generateContent",
+			"/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse",
+		},
+		wire.BedrockConverse:      {"/model/arn%3Aaws%3Abedrock%3Aus%3A1%3Aprofile%2Fx/converse-stream"},
+		wire.BedrockInvoke:        {"/model/a.b-v1:0/invoke"},
+		wire.Ollama:               {"/api/chat"},
+		wire.CohereChat:           {"/v2/chat"},
+		wire.CohereRerank:         {"/v1/rerank"},
+		wire.OllamaEmbed:          {"/api/embed", "/api/embeddings"},
+		wire.OpenAIEmbeddings:     {"/v1/embeddings", "/openai/deployments/x/embeddings"},
+		wire.OpenAITranscriptions: {"/v1/audio/transcriptions"},
+		wire.OpenAIImages:         {"/v1/images/edits"},
 	} {
-		got := wire.FormatOf(httptest.NewRequest(c.method, c.path, http.NoBody), wire.Formats)
-		if got != c.want {
-			t.Errorf("%s %s: %v", c.method, c.path, got)
+		for _, path := range paths {
+			method, target, found := strings.Cut(path, " ")
+			if !found {
+				method, target = http.MethodPost, path
+			}
+			if got := wire.FormatOf(httptest.NewRequest(method, target, http.NoBody), wire.Formats); got != want {
+				t.Errorf("%s: %v, want %v", path, got, want)
+			}
 		}
 	}
 }
