@@ -18,6 +18,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
 )
@@ -206,6 +207,23 @@ func (r *rig) peek() []core.Result {
 		all = append(all, result)
 	}
 	return all
+}
+
+// setSlot gives the Guard a Slot with these caps.
+func setSlot(cfg *llm.Config, caps ...nethttp.Cap) *semaphore.Semaphore {
+	s := core.Must(semaphore.New(cfg.Guard.Gate, semaphore.Config{Name: "streams"}))
+	cfg.Guard.Slot = &nethttp.Slot{Semaphore: s, Caps: caps}
+	return s
+}
+
+// holders returns how many hold a slot of a key.
+func holders(t *testing.T, s *semaphore.Semaphore, key core.Key) int {
+	t.Helper()
+	all, _, err := s.Holders(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
 }
 
 // policy returns a limit on a year.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
 	"github.com/headgate/headgate/llm/internal/wire"
@@ -341,10 +340,7 @@ func TestRequestIsVisible(t *testing.T) {
 			Policy: policy("requests", core.UnitRequests, 9), Key: key("Rule"),
 			Cost: func(q *http.Request) int64 { see("Cost", q); return 1 },
 		}}
-		cfg.Guard.Slot = &nethttp.Slot{
-			Semaphore: core.Must(semaphore.New(cfg.Guard.Gate, semaphore.Config{Name: "running"})),
-			Caps:      []nethttp.Cap{{Key: key("Cap"), Limit: 1}},
-		}
+		setSlot(cfg, nethttp.Cap{Key: key("Cap"), Limit: 1})
 		cfg.Budgets[0].Key = key("Budget")
 		cfg.Budgets[0].Skip = func(q *http.Request) bool { see("Skip", q); return false }
 	})
@@ -450,10 +446,7 @@ plans:
 		cfg.Guard.Rules = []nethttp.Rule{{
 			Policy: policy("requests", core.UnitRequests, 9), Key: keyfunc.Must(keyfunc.Join(tenant, llm.ModelKey)),
 		}}
-		cfg.Guard.Slot = &nethttp.Slot{
-			Semaphore: core.Must(semaphore.New(cfg.Guard.Gate, semaphore.Config{Name: "running"})),
-			Caps:      []nethttp.Cap{{Name: "running", Key: tenant, Limit: 7}},
-		}
+		setSlot(cfg, nethttp.Cap{Name: "running", Key: tenant, Limit: 7})
 	})
 	var limits []string
 	r.handle(func(w http.ResponseWriter, q *http.Request) {
@@ -479,13 +472,8 @@ plans:
 func TestCapsOfSomeRequests(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 100_000, func(cfg *llm.Config) {
 		cfg.Models = twoModels()
-		cfg.Guard.Slot = &nethttp.Slot{
-			Semaphore: core.Must(semaphore.New(cfg.Guard.Gate, semaphore.Config{Name: "running"})),
-			Caps: []nethttp.Cap{
-				{Name: "all", Key: tenant, Limit: 9}, {Name: "each-model", Key: llm.ModelKey, Limit: 1},
-			},
-			Skip: llm.UnlessStream,
-		}
+		setSlot(cfg, nethttp.Cap{Name: "all", Key: tenant, Limit: 9}, nethttp.Cap{Name: "each-model", Key: llm.ModelKey, Limit: 1})
+		cfg.Guard.Slot.Skip = llm.UnlessStream
 	})
 	goOn := make(chan struct{})
 	r.answer = events(1, func(w http.ResponseWriter, q *http.Request) {

@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/llm"
 )
@@ -84,10 +85,7 @@ func TestContextOfTheHandler(t *testing.T) {
 	for _, abort := range []llm.Abort{llm.AbortStop, llm.AbortDrain} {
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 			cfg.Abort = abort
-			cfg.Guard.Slot = &nethttp.Slot{
-				Semaphore: core.Must(semaphore.New(cfg.Guard.Gate, semaphore.Config{Name: "streams"})),
-				Caps:      []nethttp.Cap{{Key: tenant, Limit: 1}},
-			}
+			setSlot(cfg, nethttp.Cap{Key: tenant, Limit: 1})
 		})
 		mux := http.NewServeMux()
 		mux.HandleFunc("POST /v1/chat/{rest...}", func(w http.ResponseWriter, q *http.Request) {
@@ -267,11 +265,10 @@ func TestClientLeavesBeforeItsBudgetAnswers(t *testing.T) {
 		client, hook := s.Client(t), new(leaves)
 		client.AddHook(hook)
 		gate := core.Must(core.NewRedis(client, core.Config{Prefix: s.Prefix, Timeout: generous}))
-		running := core.Must(semaphore.New(gate, semaphore.Config{Name: "running"}))
+		var running *semaphore.Semaphore
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
-			cfg.Guard = nethttp.Config{Gate: gate, Slot: &nethttp.Slot{
-				Semaphore: running, Caps: []nethttp.Cap{{Name: "running", Key: tenant, Limit: 1}},
-			}}
+			cfg.Guard.Gate = gate
+			running = setSlot(cfg, nethttp.Cap{Name: "streams", Key: tenant, Limit: 1})
 		})
 		r.answer = chat(1, 1)
 		for range 3 {
@@ -288,13 +285,7 @@ func TestClientLeavesBeforeItsBudgetAnswers(t *testing.T) {
 				t.Errorf("status %d", w.Code)
 			}
 			key := core.Must(core.NewKey(core.Must(tenant(q))))
-			for taken := 1; taken > 0; { // the slot is released in the background
-				holders, _, err := running.Holders(t.Context(), key)
-				if err != nil {
-					t.Fatal(err)
-				}
-				taken = len(holders)
-			}
+			gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, running, key) == 0 })
 		}
 	})
 }

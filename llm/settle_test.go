@@ -117,10 +117,7 @@ func TestDrain(t *testing.T) {
 			var slots *semaphore.Semaphore
 			r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 				cfg.Abort = llm.AbortDrain
-				slots = core.Must(semaphore.New(cfg.Guard.Gate, semaphore.Config{Name: "streams"}))
-				cfg.Guard.Slot = &nethttp.Slot{
-					Semaphore: slots, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}},
-				}
+				slots = setSlot(cfg, nethttp.Cap{Key: tenant, Limit: 1})
 			})
 			ctx, leave := context.WithCancel(t.Context())
 			left, gone := make(chan struct{}), make(chan struct{})
@@ -149,10 +146,9 @@ func TestDrain(t *testing.T) {
 				response.Body.Close()
 			}
 			<-left
-			key := core.Must(core.NewKey(core.Must(tenant(r.request(chatPath, "")))))
-			if holders, _, err := slots.Holders(t.Context(), key); len(holders) != 1 ||
-				err != nil {
-				t.Errorf("%d hold a slot, %v", len(holders), err)
+			key := r.charge().Key
+			if n := holders(t, slots, key); n != 1 {
+				t.Errorf("%d hold a slot", n)
 			}
 			if n := r.used(); n != 53 {
 				t.Errorf("%d units are used while the response is read on", n)
@@ -161,9 +157,8 @@ func TestDrain(t *testing.T) {
 			if report := r.want(c.outcome, c.usage, c.usage.Total()); !report.Drained {
 				t.Error("it was not drained")
 			}
-			if holders, _, err := slots.Holders(t.Context(), key); len(holders) != 0 ||
-				err != nil {
-				t.Errorf("%d hold a slot afterwards, %v", len(holders), err)
+			if n := holders(t, slots, key); n != 0 {
+				t.Errorf("%d hold a slot afterwards", n)
 			}
 		})
 	}
@@ -237,10 +232,7 @@ func TestLostSlotStopsTheStream(t *testing.T) {
 		var slots *semaphore.Semaphore
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 			cfg.Abort = c.mode
-			slots = core.Must(semaphore.New(cfg.Guard.Gate, semaphore.Config{Name: "streams"}))
-			cfg.Guard.Slot = &nethttp.Slot{
-				Semaphore: slots, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}},
-			}
+			slots = setSlot(cfg, nethttp.Cap{Key: tenant, Limit: 1})
 		})
 		r.answer = events(4, func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
 		left := make(chan struct{})
