@@ -50,14 +50,15 @@ func admit(
 	ctx context.Context, g *Gate, slot *request.Slot, outermost string, d *Decision, charges []Charge,
 	take func(paid *Reservation, cause error) bool,
 ) error {
-	if g.known(ctx, algorithm.Decide, charges, d) {
+	began, known := g.known(ctx, algorithm.Decide, charges, d)
+	if known {
 		return nil
 	}
 	if err := g.lent.Keeper.Begin(); err != nil {
 		return err
 	}
 	defer g.lent.Keeper.End()
-	p := newInquiry(algorithm.Decide, 0)
+	p := newInquiry(algorithm.Decide, 0, began)
 	defer p.release()
 	p.whole[0].Receipts = true
 	p.holds = true
@@ -196,7 +197,7 @@ func heed(g *Gate, p *Policy, key Key, rest time.Duration, reason int64) {
 // blocked is hub.Blocked.
 func blocked(g *Gate, c Charge) (r Result, ok bool) {
 	alone, d := [1]Charge{c}, Decision{}
-	if g.cache == nil || g.closed.Load() || !g.cache.answer(alone[:], &d) {
+	if g.cache == nil || g.closed.Load() || !g.cache.answer(alone[:], &d, g.cache.clock()) {
 		return r, false
 	}
 	return d.At(0), true

@@ -43,7 +43,7 @@ func (b Block) compile() (compiled, error) {
 
 // blocks fills in the decision on charges if one is on a key that is known to be blocked for longer
 // than any other may deny, and returns whether one is.
-func (c *denialCache) blocks(charges []Charge, d *Decision) bool {
+func (c *denialCache) blocks(charges []Charge, d *Decision, now time.Duration) bool {
 	for i := range charges {
 		p := charges[i].Policy
 		if p == nil || !p.blocks {
@@ -52,7 +52,7 @@ func (c *denialCache) blocks(charges []Charge, d *Decision) bool {
 		alone := [1]Charge{charges[i]}
 		alone[0].Cost = NoCost
 		var one Decision
-		if check(charges) != nil || !c.answer(alone[:], &one) || !outlasts(one.RetryAfter(), charges, i) {
+		if check(charges) != nil || !c.answer(alone[:], &one, now) || !outlasts(one.RetryAfter(), charges, i) {
 			continue
 		}
 		d.Source = SourceCache

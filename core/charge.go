@@ -93,9 +93,10 @@ func (c *charge) answered() bool { return c.Reply != nil }
 
 var inquiries = sync.Pool{New: func() any { return new(inquiry) }}
 
-func newInquiry(op algorithm.Operation, bound int64) *inquiry {
+func newInquiry(op algorithm.Operation, bound int64, began moment) *inquiry {
 	p := inquiries.Get().(*inquiry)
 	p.op = op
+	p.began = began
 	p.whole[0].Op = op
 	p.whole[0].Bound = bound
 	return p

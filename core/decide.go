@@ -55,10 +55,11 @@ func (g *Gate) SpendUpTo(
 func (g *Gate) decide(
 	ctx context.Context, d *Decision, op algorithm.Operation, bound int64, charges []Charge,
 ) (granted int64, err error) {
-	if op == algorithm.Decide && g.known(ctx, op, charges, d) {
+	began, known := g.known(ctx, op, charges, d)
+	if known {
 		return 0, nil
 	}
-	p := newInquiry(op, bound)
+	p := newInquiry(op, bound, began)
 	defer p.release()
 	err = g.run(ctx, p, d, charges)
 	return p.whole[0].Bound, err
@@ -67,7 +68,6 @@ func (g *Gate) decide(
 // run decides and observes. What the store made of each charge stays in the inquiry.
 func (g *Gate) run(ctx context.Context, p *inquiry, d *Decision, charges []Charge) error {
 	start := g.start()
-	p.began = g.cache.now()
 	err := g.resolve(ctx, p, d, charges)
 	if err == nil || errors.Is(err, ErrMisconfigured) {
 		p.results(d, charges, g.source)

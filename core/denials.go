@@ -27,6 +27,7 @@ const (
 type denialCache struct {
 	clock func() time.Duration // never goes back
 	sets  [denialSets][2]atomic.Pointer[pastDenial]
+	until atomic.Int64 // by the clock: no denial holds any more
 
 	// Lifts are numbered. A denial is void if it was asked for before the last lift of one of its
 	// keys.
@@ -128,6 +129,9 @@ func (c *denialCache) put(p *inquiry, charges []Charge, from int, cost int64, d 
 		place = &set[1]
 	}
 	place.Store(k)
+	for last := c.until.Load(); last < int64(k.until) && !c.until.CompareAndSwap(last, int64(k.until)); {
+		last = c.until.Load()
+	}
 }
 
 // withoutParts returns the charges without the parts of their keys, which have no bound.
@@ -163,16 +167,29 @@ func (d *Decision) unchanged() time.Duration {
 }
 
 // known fills in and reports the decision on charges if a remembered denial holds, and returns
-// whether one does. Of a Reserve only blocks are known: it may be for later.
+// whether one does. Otherwise the decision begins now. Of a Reserve only blocks are known: it may be
+// for later.
 func (g *Gate) known(
 	ctx context.Context, op algorithm.Operation, charges []Charge, d *Decision,
+) (now moment, known bool) {
+	now = g.cache.now()
+	if g.cache == nil || int64(now.at) >= g.cache.until.Load() {
+		return now, false
+	}
+	return now, g.answer(ctx, op, charges, d, now.at)
+}
+
+// answer is known while some remembered denial holds.
+func (g *Gate) answer(
+	ctx context.Context, op algorithm.Operation, charges []Charge, d *Decision, now time.Duration,
 ) bool {
-	if g.cache == nil || g.closed.Load() || ctx.Err() != nil {
+	asks := op == algorithm.Decide || op == algorithm.Reserve // others look at what is there now
+	if !asks || g.closed.Load() || ctx.Err() != nil {
 		return false
 	}
 	start := g.start()
-	denied := op == algorithm.Decide && g.cache.answer(charges, d)
-	if !denied && !g.cache.blocks(charges, d) {
+	denied := op == algorithm.Decide && g.cache.answer(charges, d, now)
+	if !denied && !g.cache.blocks(charges, d, now) {
 		return false
 	}
 	g.tellDecision(ctx, op, d, charges, nil, start)
@@ -181,14 +198,14 @@ func (g *Gate) known(
 
 // answer fills in the decision on charges if a remembered denial holds, and returns whether one
 // does.
-func (c *denialCache) answer(charges []Charge, d *Decision) bool {
+func (c *denialCache) answer(charges []Charge, d *Decision, now time.Duration) bool {
 	set := c.set(charges)
 	for i := range set {
 		k := set[i].Load()
 		if k == nil || !k.of(charges) {
 			continue
 		}
-		if now := c.clock(); now < k.until && !c.void(k) && k.holds(charges) {
+		if now < k.until && !c.void(k) && k.holds(charges) {
 			k.tell(now, d)
 			return true
 		}

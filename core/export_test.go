@@ -169,7 +169,7 @@ type ScriptRequest struct {
 // PooledKeys returns how many long keys of a decision's charges are still held once it may be used
 // again.
 func PooledKeys(charges ...Charge) (held int, err error) {
-	p := newInquiry(algorithm.Decide, 0)
+	p := newInquiry(algorithm.Decide, 0, moment{})
 	err = p.lay(charges)
 	p.release()
 	for _, c := range p.wire[:cap(p.wire)] {
@@ -190,7 +190,7 @@ func operationOf(name string) (op algorithm.Operation) {
 
 // NewRequest builds a request. It returns nil if no charge keeps state.
 func (g *Gate) NewRequest(op string, bound int64, charges ...Charge) (*ScriptRequest, error) {
-	p := newInquiry(operationOf(op), bound)
+	p := newInquiry(operationOf(op), bound, moment{})
 	if err := p.lay(charges); err != nil || len(p.wire) == 0 {
 		return nil, err
 	}

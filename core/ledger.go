@@ -135,7 +135,7 @@ func (g *Gate) seed(ctx context.Context, p *inquiry, r *request.Request) error {
 
 // seedKey waits until a key is seeded, for at most Config.Timeout.
 func (g *Gate) seedKey(ctx context.Context, c Charge) error {
-	p := newInquiry(algorithm.Peek, 0)
+	p := newInquiry(algorithm.Peek, 0, moment{})
 	defer p.release()
 	if err := p.lay([]Charge{c}); err != nil {
 		return err

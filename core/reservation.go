@@ -50,10 +50,11 @@ func (g *Gate) reserve(
 	if maxWait < 0 {
 		return nil, d, fmt.Errorf("%w: Reserve for %v", ErrCharge, maxWait)
 	}
-	if g.known(ctx, algorithm.Reserve, charges, &d) {
+	began, known := g.known(ctx, algorithm.Reserve, charges, &d)
+	if known {
 		return nil, d, nil
 	}
-	p := newInquiry(algorithm.Reserve, min(maxWait, maxReserve).Microseconds())
+	p := newInquiry(algorithm.Reserve, min(maxWait, maxReserve).Microseconds(), began)
 	defer p.release()
 	p.whole[0].Receipts = true
 	p.holds = holds
@@ -74,10 +75,11 @@ func (g *Gate) reserve(
 func (g *Gate) Charge(
 	ctx context.Context, charges ...Charge,
 ) (r *Reservation, d Decision, err error) {
-	if g.known(ctx, algorithm.Decide, charges, &d) {
+	began, known := g.known(ctx, algorithm.Decide, charges, &d)
+	if known {
 		return nil, d, nil
 	}
-	p := newInquiry(algorithm.Decide, 0)
+	p := newInquiry(algorithm.Decide, 0, began)
 	defer p.release()
 	p.whole[0].Receipts = true
 	p.holds = true
