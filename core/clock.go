@@ -25,9 +25,3 @@ func (c *ManualClock) Advance(d time.Duration) { c.micros.Add(d.Microseconds()) 
 
 // Set moves the clock to t, forward or back, rounded down to a microsecond.
 func (c *ManualClock) Set(t time.Time) { c.micros.Store(t.UnixMicro()) }
-
-// fromNow returns a clock that starts at 0 and never goes back.
-func fromNow() func() time.Duration {
-	start := time.Now()
-	return func() time.Duration { return time.Since(start) }
-}

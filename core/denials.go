@@ -42,6 +42,12 @@ func newDenialCache() *denialCache {
 	return &denialCache{clock: fromNow()}
 }
 
+// fromNow returns a clock that starts at 0 and never goes back.
+func fromNow() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
+}
+
 // moment is a time at which Redis was asked.
 type moment struct {
 	at   time.Duration

@@ -10,8 +10,8 @@ import (
 )
 
 // Writer returns the ResponseWriter for the handler of an admitted request, one on w that keeps
-// headers as RestoreHeaders describes. It has Unwrap and the optional interfaces of w, except Push. If there is
-// nothing to keep and nothing depends on the response, it is w. Writer calls ExtendDeadline. An
+// headers as RestoreHeaders describes. It has Unwrap and the optional interfaces of w, except Push. If
+// there is nothing to keep and nothing depends on the response, it is w. Writer calls ExtendDeadline. An
 // adapter calls it once, after WriteHeaders.
 func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 	x.ExtendDeadline(w)
@@ -137,4 +137,25 @@ func (w writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		w.x.seen.sent(http.StatusSwitchingProtocols)
 	}
 	return conn, rw, err
+}
+
+// response is what a handler has done with a ResponseWriter.
+type response struct{ status int32 }
+
+// code returns the status of the response. A handler that panics before it responds has 500.
+func (r *response) code(returned bool) int {
+	switch {
+	case r.status != 0:
+		return int(r.status)
+	case returned:
+		return http.StatusOK
+	}
+	return http.StatusInternalServerError
+}
+
+// sent records the first final status. 101 is final although it is informational.
+func (r *response) sent(status int) {
+	if r.status == 0 && !informational(status) {
+		r.status = int32(status)
+	}
 }

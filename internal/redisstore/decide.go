@@ -3,8 +3,11 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -55,4 +58,157 @@ func (s *Store) decide(ctx context.Context, d *Decision) error {
 		}
 	}
 	return ErrPeriod
+}
+
+// Decision is a call that carries the requests of one caller.
+type Decision struct {
+	trips.Call
+	schema   *schema
+	requests []request.Request
+	form     form
+	alone    bool // shares its script with no other
+	merges   bool // the one request merges with equal ones
+	words    int  // of the reply
+
+	reply []int64 // until it is decoded
+}
+
+// NewDecision returns the call of requests on keys of one hash slot. It has no time yet.
+func (s *schema) NewDecision(requests []request.Request) *Decision {
+	d := s.decisions.Get().(*Decision)
+	first := &requests[0]
+	d.schema, d.requests = s, requests
+	d.Outermost = first.Charges[0].Outermost()
+	d.alone = first.Alone()
+	d.merges = len(requests) == 1 && first.Merges()
+	for i := range requests {
+		r := &requests[i]
+		d.words += r.Words()
+		if r.Op == algorithm.Give { // its reply is shorter than its work
+			d.Weight += len(r.Charges)
+		}
+	}
+	d.Weight += d.words
+	d.form = s.formOf(d)
+	if d.alone {
+		d.weighAlone(first.Slot)
+	}
+	return d
+}
+
+// weighAlone completes the call of a request that shares its script with no other.
+func (d *Decision) weighAlone(slot *request.Slot) {
+	d.Weight += leaseWeight
+	if slot != nil {
+		d.Weight += leaseWeight
+		d.Acquires = slot.Request.ID
+	}
+}
+
+// release lets the decision be used again.
+func (d *Decision) release() {
+	if pool := &d.schema.decisions; d.Reset() {
+		*d = Decision{Call: d.Call}
+		pool.Put(d)
+	}
+}
+
+// Joins implements trips.Parcel. Decisions of one form share a script unless one of them takes it for
+// itself.
+func (d *Decision) Joins(o trips.Parcel) bool {
+	other, ok := o.(*Decision)
+	return ok && !d.alone && !other.alone && d.form == other.form
+}
+
+// brief returns the number of words of a brief reply, or 0 if the script may give none.
+func (d *Decision) brief() int {
+	if !d.merges {
+		return 0
+	}
+	return len(d.requests[0].Charges)
+}
+
+// Decode hands the reply to the requests. It reports false if nothing ran, because a limit's period
+// has passed: then it has replaced the limits, and the decision is to be sent again.
+func (d *Decision) Decode() (decided bool, err error) {
+	now, passed := periodPassed(d.reply)
+	if !passed {
+		return true, d.decode()
+	}
+	d.schema.serverTime.Store(now)
+	if d.requests[0].IsBound() {
+		return false, request.ErrPeriod
+	}
+	d.renew(now)
+	return false, nil
+}
+
+// renew replaces the limits whose period does not hold now.
+func (d *Decision) renew(now int64) {
+	renewPeriods(d.requests, now)
+	d.form = d.schema.formOf(d)
+}
+
+// isReply reports whether a reply has the form of one to this decision. Nobody decodes that of a probe.
+func (d *Decision) isReply(reply []int64) bool {
+	return d.alone || d.isBrief(reply) || len(reply) == d.words
+}
+
+// isBrief reports whether a reply is a brief one to this decision.
+func (d *Decision) isBrief(reply []int64) bool {
+	return d.merges && len(reply) == d.brief() && isBrief(reply)
+}
+
+func (d *Decision) decode() error {
+	reply := d.reply
+	if d.isBrief(reply) {
+		d.requests[0].SettleBrief(reply)
+		return nil
+	}
+	for i := range d.requests {
+		rest, ok := d.requests[i].Settle(reply)
+		if !ok {
+			return trips.ErrReply
+		}
+		reply = rest
+	}
+	if s := d.requests[0].Slot; s != nil && len(reply) > 0 {
+		return decodeSlot(s, reply)
+	}
+	if len(reply) > 0 {
+		return trips.ErrReply
+	}
+	return nil
+}
+
+// renewPeriods replaces the limits whose period does not hold now, except in a request that is
+// meant for that period.
+func renewPeriods(requests []request.Request, now int64) {
+	for i := range requests {
+		if requests[i].IsBound() {
+			continue
+		}
+		for _, c := range requests[i].Charges {
+			if p, ok := c.Limit.(algorithm.Periodic); ok {
+				if from, until := p.Period(); now < from || until <= now {
+					c.Limit = p.At(now)
+				}
+			}
+		}
+	}
+}
+
+// periodPassed reports whether nothing ran because the limits of a batch do not hold at the
+// server's time, which it returns.
+func periodPassed(reply []int64) (now int64, passed bool) {
+	if len(reply) == 2 && reply[0] == -1 {
+		return reply[1], true
+	}
+	return 0, false
+}
+
+// isBrief reports whether a reply is one for request.SettleBrief. No verdict is as low, nor is the -1
+// of a period that has passed.
+func isBrief(reply []int64) bool {
+	return !slices.ContainsFunc(reply, func(n int64) bool { return n >= -1 })
 }
