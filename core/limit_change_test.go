@@ -2,7 +2,6 @@ package core_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -271,61 +270,4 @@ var limitChanges = []vector{
 			{0, "use 0", "9 used, 1 left, next 6s, reset 54s"},
 		},
 	},
-}
-
-// Settle corrects a reservation under the limit that it was charged with. Charges made under a raised
-// limit in the meantime stay charged.
-func TestSettleAfterRaisedLimit(t *testing.T) {
-	t.Parallel()
-	raised := []struct {
-		name     string
-		from, to core.Algorithm
-	}{
-		{"token bucket", core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}, core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 1000}},
-		{"frozen", frozen(10), frozen(1000)},
-		{"leaky bucket", core.LeakyBucket{Rate: 1, Per: time.Hour, Capacity: 10}, core.LeakyBucket{Rate: 1, Per: time.Hour, Capacity: 1000}},
-		{"fixed window", core.FixedWindow{Limit: 10, Window: time.Hour}, core.FixedWindow{Limit: 1000, Window: time.Hour}},
-		{"wider fixed window", core.FixedWindow{Limit: 10, Window: time.Minute, FromFirst: true}, core.FixedWindow{Limit: 1000, Window: time.Hour, FromFirst: true}},
-		{"two counters", core.SlidingWindow{Limit: 10, Window: time.Hour}, core.SlidingWindow{Limit: 1000, Window: time.Hour}},
-		{"wider two counters", core.SlidingWindow{Limit: 10, Window: time.Minute}, core.SlidingWindow{Limit: 1000, Window: 24 * time.Hour}},
-		{"wider buckets", core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 6}, core.SlidingWindow{Limit: 1000, Window: 24 * time.Hour, Buckets: 6}},
-		{
-			"wider log",
-			core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}}},
-			core.SlidingLog{Windows: []core.Window{{Limit: 1000, Width: 24 * time.Hour}}},
-		},
-		{"calendar", core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 1000, Every: core.PeriodDay, In: time.UTC}},
-	}
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		for _, r := range raised {
-			for _, actual := range []int64{0, 3, 9} {
-				if strings.HasPrefix(r.name, "wider") && actual > 4 {
-					continue // a debt is a charge, and limits of two widths take turns
-				}
-				c.Set(noon)
-				charge := core.Charge{
-					Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(r.from, r.to)}),
-					Key:    newKey(t, r.name, fmt.Sprint(actual)), Cost: 4,
-				}
-				held, d := reserve(t, g, 0, charge)
-				if held == nil {
-					t.Fatalf("%s: %s", r.name, show(d))
-				}
-				charge.Limit = r.to
-				for _, charge.Cost = range []int64{900, 50} {
-					if d, err := g.Decide(t.Context(), charge); err != nil || !d.Allowed {
-						t.Fatalf("%s: %s, %v", r.name, show(d), err)
-					}
-					c.Advance(2 * time.Minute)
-				}
-				noError(t, held.Settle(t.Context(), actual))
-				// The refund may come too late. It never takes back another caller's charge.
-				charge.Cost = core.NoCost
-				d, err := g.Peek(t.Context(), charge)
-				if n := d.At(0).Used; err != nil || n < 950 || n > 954+max(0, actual-4) {
-					t.Errorf("%s, settled as %d: %s, %v", r.name, actual, show(d), err)
-				}
-			}
-		}
-	})
 }

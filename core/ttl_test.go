@@ -1,13 +1,10 @@
 package core_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,51 +89,6 @@ func TestKeyOutlivesItsSessions(t *testing.T) {
 					t.Errorf("%s lives for %v", name, ttl)
 				}
 			}
-		}
-	})
-}
-
-// Sessions that have ended leave nothing in Redis, of any number of them.
-func TestSessionsLeaveNothing(t *testing.T) {
-	t.Parallel()
-	sessions := 2000
-	if long() {
-		sessions = 1_000_000
-	}
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		if !s.Real {
-			t.Skip("it drops no expired keys by itself")
-		}
-		client := s.Client(t)
-		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
-		run := newPolicy(t, core.PolicyConfig{
-			Name: "run", Algorithm: core.TokenBucket{Burst: 10, Per: time.Second}, Hold: 2 * time.Second,
-		})
-		var all sync.WaitGroup
-		var next atomic.Int64
-		for range 100 {
-			all.Go(func() {
-				for i := next.Add(1); i <= int64(sessions); i = next.Add(1) {
-					key := core.Must(core.NewKey("tenant", fmt.Sprint("session ", i)))
-					r, d, err := g.Charge(context.Background(), core.Charge{Policy: run, Key: key, Cost: 8})
-					if err == nil && d.Allowed && i%10 > 0 { // the other processes die
-						err = r.Settle(context.Background(), 12)
-					}
-					if err != nil || !d.Allowed {
-						t.Errorf("%s, %v", show(d), err)
-					}
-				}
-			})
-		}
-		all.Wait()
-		worked(t, g.Close(t.Context()))
-		left := 1
-		for giveUp := time.Now().Add(longTimeout); left > 0 && time.Now().Before(giveUp); time.Sleep(50 * time.Millisecond) { // polls
-			names := gatetest.Must(client.Keys(t.Context(), s.Prefix+"*").Result())(t)
-			left = len(names)
-		}
-		if left > 0 {
-			t.Errorf("%d keys are left", left)
 		}
 	})
 }

@@ -197,47 +197,6 @@ func TestWorstAdversaryReachesTheBound(t *testing.T) {
 	}
 }
 
-// Large limits reach the same bounds: each adversary spends all units, and one more never fits.
-func TestLargeLimitsReachTheBound(t *testing.T) {
-	const second, day = int64(1_000_000), int64(86_400_000_000)
-	first := start - start%second
-	firstDay := start - start%(365*day)
-	tests := []struct {
-		name    string
-		l       Limit
-		width   int64
-		charges []admitted
-		most    int64
-	}{
-		{"aligned", must(NewFixedWindow(MaxCount, time.Second, false)), second,
-			[]admitted{{first + second - 1, MaxCount}, {first + second, MaxCount}}, 2 * MaxCount},
-		{"from first", must(NewFixedWindow(1000, time.Second, true)), second,
-			[]admitted{{first, 1}, {first + second - 1, 999}, {first + second, 1000}}, 1999},
-		{"two counters", must(NewSlidingWindow(1000, time.Second)), second,
-			[]admitted{{first, 1}, {first + second - 1, 999}, {first + 2*second - 2, 999}}, 1998},
-		{"two counters of ticks of 29 microseconds", must(NewSlidingWindow(1000, 365*24*time.Hour)), 365 * day,
-			[]admitted{{firstDay, 1}, {firstDay + 365*day - 1, 999}, {firstDay + 730*day - 2, 999}}, 1998},
-		{"buckets", must(NewBuckets(1000, time.Second, 10)), second,
-			[]admitted{{first, 1}, {first + second, 999}, {first + second + second/10, 1}}, 1000},
-		{"log", must(NewSlidingLog([]Window{{1000, time.Second}})), second,
-			[]admitted{{first, 1}, {first + second - 1, 999}, {first + second, 1}}, 1000},
-	}
-	for _, tt := range tests {
-		s := tt.l.NewState()
-		for _, c := range tt.charges {
-			if _, ok := try(tt.l, s, c.at, c.units); !ok {
-				t.Fatalf("%s: %d do not fit at %d", tt.name, c.units, c.at-first)
-			}
-		}
-		if _, ok := try(tt.l, s, tt.charges[len(tt.charges)-1].at, 1); ok {
-			t.Errorf("%s: one more fits", tt.name)
-		}
-		if got := densest(tt.charges, tt.width); got != tt.most {
-			t.Errorf("%s: %d in a window, not %d", tt.name, got, tt.most)
-		}
-	}
-}
-
 // A bucket admits in any time the burst and the refill, if all tokens are spent at once and then
 // each token as it refills.
 func TestBucketReachesTheBound(t *testing.T) {

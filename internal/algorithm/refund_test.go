@@ -3,7 +3,6 @@ package algorithm
 import (
 	"math/big"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
@@ -56,42 +55,4 @@ func TestLevelIsTheKeptUnits(t *testing.T) {
 			}
 		}
 	})
-}
-
-// An adversary reaches the bound except for the one token that keeps the bucket from being full. It
-// lets charges drain, and exchanges them for new ones in one instant.
-func TestAdversaryReachesTheRefundBound(t *testing.T) {
-	const burst, token = 10, 1000
-	b := mustBucket(t, 1, token*time.Microsecond, burst)
-	s, now := b.NewState(), start
-	var old []int64
-	for range 5 * burst {
-		receipt, ok := try(b, s, now, 1)
-		if !ok {
-			t.Fatal("a charge of a refilled token is denied")
-		}
-		old = append(old, receipt)
-		now += token - 1 // a microsecond before it drains
-	}
-	kept := 0
-	for _, receipt := range old {
-		for {
-			if _, ok := try(b, s, now, 1); !ok {
-				break
-			}
-			kept++
-		}
-		if !give(b, s, now, 1, receipt) {
-			t.Fatal("no refund")
-		}
-	}
-	for {
-		if _, ok := try(b, s, now, 1); !ok {
-			break
-		}
-		kept++
-	}
-	if want := burst + len(old) - 1; kept != want {
-		t.Errorf("%d kept in an instant, not %d", kept, want)
-	}
 }
