@@ -124,7 +124,7 @@ func spends(a core.Algorithm) func(t *testing.T, g *core.Gate, c *core.ManualClo
 }
 
 // Processes of the older build and of this one count together, whichever comes first, if both write
-// the same names and bytes. docs/upgrading.md says of each state whether they do.
+// the same names and bytes. docs/reference/upgrading.md says of each state whether they do.
 func TestStatesOfTheOlderBuild(t *testing.T) {
 	older := make(map[string]layout)
 	if text, err := os.ReadFile(recorded); err != nil && !*recordLayouts {
@@ -132,7 +132,7 @@ func TestStatesOfTheOlderBuild(t *testing.T) {
 	} else if err == nil {
 		noError(t, json.Unmarshal(text, &older))
 	}
-	page := gatetest.Must(os.ReadFile("../docs/upgrading.md"))(t)
+	page := gatetest.Must(os.ReadFile("../docs/reference/upgrading.md"))(t)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		for i, h := range histories {
 			t.Run(h.name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestStatesOfTheOlderBuild(t *testing.T) {
 					count = "apart"
 				}
 				if row := "\n| " + h.name + " | " + count + " |"; !strings.Contains(string(page), row) {
-					t.Errorf("docs/upgrading.md lacks %q: this build wrote %q, the older one %q",
+					t.Errorf("docs/reference/upgrading.md lacks %q: this build wrote %q, the older one %q",
 						row, got, older[h.name])
 				}
 			})

@@ -11,7 +11,7 @@ import (
 // can be compared.
 type Format struct{ wire *wire.Format }
 
-// The formats that a Meter knows. docs/llm-formats.md says what it reads of each.
+// The formats that a Meter knows. docs/reference/llm-formats.md says what it reads of each.
 var (
 	// FormatOpenAIChat is OpenAI's chat completions, which most other servers offer too.
 	FormatOpenAIChat = Format{wire.OpenAIChat}

@@ -562,7 +562,7 @@ func TestHoldsThatAreOverDoNotCount(t *testing.T) {
 	})
 }
 
-// The rights that docs/command.md states for each command suffice for it.
+// The rights that docs/reference/command.md states for each command suffice for it.
 func TestRightsSuffice(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/redisstore/trips"
 )
 
-// The exit codes. Scripts rely on them; docs/command.md states them.
+// The exit codes. Scripts rely on them; docs/reference/command.md states them.
 const (
 	exitOK            = 0
 	exitNo            = 1 // the answer is no: denied, something is wrong, nothing changed

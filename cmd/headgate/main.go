@@ -1,7 +1,7 @@
 // Command headgate looks at the limits, quotas and slots that Headgate keeps in Redis, says why a
 // request would be denied, changes them, and replays access logs against plans.
 //
-// See https://github.com/headgate/headgate/blob/main/docs/command.md.
+// See https://github.com/headgate/headgate/blob/main/docs/reference/command.md.
 package main
 
 import (

@@ -71,7 +71,7 @@ func nameOfType(c *types.Const) string {
 	return n.Obj().Pkg().Name() + "." + n.Obj().Name()
 }
 
-// docs/observability.md has a line for each series, with its kind, unit and labels, and for no other.
+// docs/reference/series.md has a line for each series, with its kind, unit and labels, and for no other.
 func TestObservabilityListsEverySeries(t *testing.T) {
 	kinds := map[series.Kind]string{series.Counter: "counter", series.Gauge: "gauge", series.Histogram: "histogram"}
 	var want []string
@@ -84,7 +84,7 @@ func TestObservabilityListsEverySeries(t *testing.T) {
 		want = append(want, strings.ReplaceAll("| "+strings.Join(fields, " | ")+" |", "|  |", "| |"))
 	}
 	var got []string
-	for line := range strings.Lines(read(t, "docs/observability.md")) {
+	for line := range strings.Lines(read(t, "docs/reference/series.md")) {
 		if strings.HasPrefix(line, "| `headgate.") {
 			parts := strings.Split(line, " |")
 			got = append(got, strings.Join(parts[:len(parts)-2], " |")+" |")

@@ -59,7 +59,7 @@ var (
 	waitTimes = []float64{1e-3, 5e-3, 25e-3, 100e-3, 250e-3, 1, 2.5, 5, 10, 30, 60, 300}
 )
 
-// The series. docs/observability.md has the same table, which a test compares. They are data and take
+// The series. docs/reference/series.md has the same table, which a test compares. They are data and take
 // no call to make, so that a program links only those that it names, and all of them for an observer.
 var (
 	Requests = &Series{

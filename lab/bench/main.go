@@ -1,7 +1,7 @@
 // Command bench compares Headgate with other limiters, locks and middleware, on a Redis that it starts itself.
 //
 //	go -C lab/bench run .             everything, in about ten minutes, to standard output
-//	go -C lab/bench run . -o ../../docs the same, into benchmarks.md and benchmarks.svg there
+//	go -C lab/bench run . -o ../../docs/reference the same, into benchmarks.md and benchmarks.svg there
 //	go -C lab/bench run . -only locks,memory
 //	go -C lab/bench run . -before DIR beside each part, that of an older revision in this checkout
 //	go -C lab/bench run . -before DIR -turns 5 -rounds 2 both by turns, for a machine whose speed changes

@@ -4,6 +4,6 @@
 //	gate, err := core.NewRedis(client, core.Config{Observe: signals.Observe})
 //	err = signals.Watch(gate)
 //
-// The names, units and labels of all series stand in docs/observability.md. No key is ever an
+// The names, units and labels of all series stand in docs/reference/series.md. No key is ever an
 // attribute. It uses OpenTelemetry's API alone: the program chooses the SDK.
 package otelgate

@@ -27,7 +27,7 @@ type Config struct {
 	// Spans says which events become spans. Zero means SpansWaited.
 	Spans Spans
 	// Tenant returns the tenant of an event, such as a part of the key of a *core.DecisionEvent's
-	// first charge, or "" if the event has none. The series that docs/observability.md marks have it
+	// first charge, or "" if the event has none. The series that docs/reference/series.md marks have it
 	// as the attribute tenant then. It must be safe for concurrent use. Nil leaves the attribute out.
 	Tenant func(context.Context, core.Event) string
 	// MaxTenants bounds the values of the attribute. Further tenants share the value "other". Zero

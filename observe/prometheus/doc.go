@@ -5,6 +5,6 @@
 //	err = metrics.Watch(gate)
 //	http.Handle("/metrics", promhttp.Handler())
 //
-// The names, units and labels of all series stand in docs/observability.md. No key is ever a label.
+// The names, units and labels of all series stand in docs/reference/series.md. No key is ever a label.
 // The folder has a dashboard for Grafana, dashboard.json, and alerts, rules.yml.
 package promgate

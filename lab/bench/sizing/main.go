@@ -1,5 +1,5 @@
 // Command sizing prints what one key of everything that Headgate keeps takes in Redis, and what one
-// decision costs the server. docs/sizing.md shows its tables.
+// decision costs the server. docs/reference/sizing.md shows its tables.
 //
 //	go -C lab/bench run ./sizing
 //
