@@ -17,8 +17,8 @@ import (
 //
 // It estimates the input of a request by the kinds of its bytes: a token for four bytes of prose,
 // for three of other scripts, and for one and a half of digits and base64. A file counts as what an
-// image costs. The output is the request's own cap, at most Config.MaxOutput for each answer. The
-// Meter corrects both by the ratio of actual to estimated tokens in the model's last requests.
+// image costs. The output is the request's own cap, or without one Config.MaxOutput, for each answer.
+// The Meter corrects both by the ratio of actual to estimated tokens in the model's last requests.
 // Models that are not in Config.Models share one ratio. A budget counts an estimate above its limit
 // as the limit, so that a large request can pass.
 //

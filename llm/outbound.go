@@ -27,7 +27,7 @@ type OutboundConfig struct {
 	// held in memory while the request runs.
 	MaxBody int64
 	// MaxOutput is the number of output tokens that the estimate of one answer has for a request that
-	// states no cap, and the most for one that does. It is at most 1e9. Zero means 4,096.
+	// states no cap. It is at most 1e9. Zero means 4,096. Model.MaxOutput replaces it.
 	MaxOutput int64
 	// CountsCap says that the provider counts the cap on the output of a request when it begins, and
 	// gives nothing back, as OpenAI and Azure do (platform.openai.com/docs/guides/rate-limits and
