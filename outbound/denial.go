@@ -46,15 +46,14 @@ func (x *exchange) denial(d *core.Decision, later time.Duration) *denial {
 }
 
 // known returns the denial by cooldowns that this process remembers, or nil.
-func (x *exchange) known() *denial {
-	n := new(denial)
+func (x *exchange) known() (n *denial) {
 	for i := range x.asks {
 		if r, ok := blocked(x.t.cfg.Gate, x.charges[i]); ok {
+			if n == nil {
+				n = new(denial)
+			}
 			n.add(x, i, r, 0)
 		}
-	}
-	if n.rank == byNothing {
-		return nil
 	}
 	return n
 }

@@ -35,8 +35,8 @@ type exchange struct {
 
 	// room is where the slices begin, so that few rules cost no further allocation.
 	room struct {
-		asks    [maxAsks]core.Key
-		charges [maxAsks + 2]core.Charge
+		asks    [2]core.Key
+		charges [4]core.Charge
 		charged [2]charged
 	}
 }
@@ -86,6 +86,7 @@ func (x *exchange) derive() error {
 			return err
 		}
 	}
+	x.charged = x.room.charged[:0]
 	for i := range x.t.cfg.Rules {
 		if err := x.charge(&x.t.cfg.Rules[i]); err != nil {
 			return err
