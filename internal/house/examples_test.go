@@ -306,7 +306,7 @@ func testOutbound(t *testing.T, program string) {
 					}
 					used, _ := strconv.ParseFloat(m[2], 64)
 					refused, _ := strconv.ParseFloat(m[3], 64)
-					if m[4] == "0" || m[5] != "0" || m[6] != "0" || last && (used < 97 || refused > 1) {
+					if m[4] == "0" || m[5] != "0" || m[6] != "0" || last && (used < 95 || refused > 1.5) {
 						fault = line
 					}
 				}
