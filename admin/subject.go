@@ -221,7 +221,7 @@ func rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
 		row.Blocks, row.Blocked = true, !l.Result.Allowed && row.Counted
 	}
 	row.Gives = inspect.Adjustable(l.Algorithm)
-	row.Raises = inspect.IsQuota(l.Algorithm) && inspect.Raisable(l.Policy)
+	row.Raises = inspect.IsQuota(l.Algorithm) && l.Policy.Raisable()
 	row.heed(s.Stated)
 	switch l.Algorithm.(type) {
 	case core.Calendar, core.FixedWindow:

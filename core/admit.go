@@ -28,7 +28,6 @@ func init() {
 	hub.Heed = heed
 	hub.Blocked = blocked
 	hub.Reason = func(r Result) int64 { return int64(r.reason) }
-	hub.Kept = kept
 	hub.Give = (*Gate).giveUnits
 	hub.State = func(gate any, p any, planned bool) {
 		if g, p := gate.(*Gate), p.(*Policy); g != nil && p != nil && p.own != nil {
@@ -40,9 +39,6 @@ func init() {
 	}
 	hub.StateNothing = func(gate any) { gate.(*Gate).stated = nil }
 	hub.Varies = func(p *Policy) bool { return p.varies() }
-	hub.Raisable = func(p *Policy) bool { return p.raisable }
-	hub.ResetAt = func(r Result) int64 { return r.reset }
-	hub.KeptAfter = func(r Result) time.Duration { return r.kept }
 }
 
 // admit is hub.Admit.

@@ -43,8 +43,8 @@ type Result struct {
 	defers   bool          // reservations may be for later
 	violated uint8         // a bit for each window
 	reason   uint8         // as hub.Reason
-	reset    int64         // the end of a window or a period with which Remaining is Limit, as hub.ResetAt
-	kept     time.Duration // as hub.KeptAfter
+	reset    int64         // the end of a window or a period with which Remaining is Limit, or 0; see ResetTime
+	kept     time.Duration // see KeptAfter
 
 	// Limit is how many units an untouched key allows at once. Used + Remaining is Limit. Used
 	// exceeds Limit, and Remaining is 0, while there are debts or reservations for later, and after
@@ -77,6 +77,20 @@ type Result struct {
 // algorithms have the one window 0. A remembered denial reports the windows that had no room then.
 func (r Result) Violates(i int) bool {
 	return !r.Allowed && i >= 0 && i < algorithm.MaxWindows && r.violated&(1<<i) != 0
+}
+
+// KeptAfter returns the wait in place of RetryAfter if all that is Held is kept. It is 0 if RetryAfter
+// is no estimate of when some of that comes back.
+func (r Result) KeptAfter() time.Duration { return r.kept }
+
+// ResetTime returns the end of the window of a FixedWindow, or of the period of a Calendar, with which
+// Remaining is Limit: by the clock of Redis, or of the Gate in memory. It returns false if ResetAfter is
+// no such end.
+func (r Result) ResetTime() (end time.Time, ok bool) {
+	if r.reset == 0 {
+		return time.Time{}, false
+	}
+	return time.UnixMicro(r.reset), true
 }
 
 // inlineResults is how many results a Decision has room for without an allocation. Every copy of a

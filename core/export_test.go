@@ -135,9 +135,6 @@ func (p *Policy) Suffix(own Algorithm) string {
 	return l.kind.Suffix
 }
 
-// KeptAfter is hub.KeptAfter.
-func (r Result) KeptAfter() time.Duration { return r.kept }
-
 // Abandon ends the renewals of a reservation, as the death of its process does.
 func (r *Reservation) Abandon() {
 	if r == nil {

@@ -156,8 +156,9 @@ func (r *Reservation) renew() error {
 	return err
 }
 
-// kept is hub.Kept. It renews what is held, because only that tells.
-func kept(r *Reservation) bool {
+// Kept reports whether all that the reservation holds under a PolicyConfig.Hold still counts. It renews
+// what is held, because only that tells. It is for what acts a while after it has reserved.
+func (r *Reservation) Kept() bool {
 	return r == nil || r.hold.id == "" || safely(r.renew) == nil && r.hold.lost() == 0
 }
 

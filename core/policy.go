@@ -247,6 +247,10 @@ func (p *Policy) Unit() Unit { return p.unit }
 // Shadow reports whether the policy counts and never denies.
 func (p *Policy) Shadow() bool { return p.shadow }
 
+// Raisable reports whether Gate.Adjust may raise the limits of single keys; see
+// PolicyConfig.Raisable.
+func (p *Policy) Raisable() bool { return p.raisable }
+
 // Hold returns how long a Reservation keeps what it spent under the policy; see PolicyConfig.Hold.
 func (p *Policy) Hold() time.Duration { return p.hold }
 

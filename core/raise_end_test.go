@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/hub"
 )
 
 // dailyOf returns a Raisable policy of limit units a day, by both algorithms that have days.
@@ -87,7 +86,7 @@ func TestResetAtIsTheEndOfTheWindow(t *testing.T) {
 			end := c.Now().Add(day)
 			for i := range 4 { // two are denied
 				d := decide(t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1})
-				if at := time.UnixMicro(hub.ResetAt.(func(core.Result) int64)(d.At(0))); !at.Equal(end) {
+				if at, _ := d.At(0).ResetTime(); !at.Equal(end) {
 					t.Errorf("%s: decision %d tells %v, want %v", p.Name(), i, at, end)
 				}
 				c.Advance(1234567 * time.Microsecond)

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/hub"
 )
 
 // Overrun decides about a stream that outgrows its budget.
@@ -33,8 +32,6 @@ func (x *exchange) overrun(wait time.Duration) {
 	}
 }
 
-var keptAfter = hub.KeptAfter.(func(core.Result) time.Duration)
-
 // waitOf returns how long running charges that were denied would have to wait. What other requests
 // hold may come back soon. What the stream itself holds does not, as long as it runs.
 func (x *exchange) waitOf(charges []core.Charge, d *core.Decision) (wait time.Duration) {
@@ -45,7 +42,7 @@ func (x *exchange) waitOf(charges []core.Charge, d *core.Decision) (wait time.Du
 		}
 		free := r.Remaining + r.Held - x.held(r.Policy) - max(0, r.Used-r.Limit)
 		if charges[i].Cost > free {
-			wait = max(wait, keptAfter(r))
+			wait = max(wait, r.KeptAfter())
 		}
 	}
 	return wait

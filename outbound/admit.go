@@ -6,7 +6,6 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
-	"github.com/headgate/headgate/internal/hub"
 )
 
 // admit waits for room, spends the charges and takes the slot.
@@ -202,7 +201,7 @@ func (x *exchange) delay(
 		return nil, wrapped(err)
 	case !d.Allowed:
 		return x.denial(&d, 0), nil
-	case time.Since(due) > overdue || w.lease != slot || !kept(paid):
+	case time.Since(due) > overdue || w.lease != slot || !paid.Kept():
 		return new(denial), nil
 	}
 	x.t.note(&d)
@@ -211,6 +210,3 @@ func (x *exchange) delay(
 	}
 	return nil, nil
 }
-
-// kept is hub.Kept.
-var kept = hub.Kept.(func(*core.Reservation) bool)

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/outbound/internal/signal"
 )
 
@@ -89,12 +88,9 @@ func (n *denial) add(x *exchange, i int, r core.Result, later time.Duration) {
 func afterOf(r core.Result, later time.Duration) time.Duration {
 	switch r.Policy.Algorithm().(type) {
 	case core.TokenBucket, core.LeakyBucket:
-		if r.RetryAfter != core.Never && r.Source != core.SourceLocal && keptAfter(r) == 0 {
+		if r.RetryAfter != core.Never && r.Source != core.SourceLocal && r.KeptAfter() == 0 {
 			return r.RetryAfter + later
 		}
 	}
 	return r.RetryAfter
 }
-
-// keptAfter is hub.KeptAfter.
-var keptAfter = hub.KeptAfter.(func(core.Result) time.Duration)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/hub"
 )
 
 // Denial is a policy that denies a request.
@@ -19,8 +18,6 @@ type Denial struct {
 	// may pass. RetryAfter is an estimate then.
 	Running bool
 }
-
-var keptAfter = hub.KeptAfter.(func(core.Result) time.Duration)
 
 // Denials iterates over the policies that deny the request.
 func (a *Admission) Denials() iter.Seq[Denial] {
@@ -49,7 +46,7 @@ func (a *Admission) denials() iter.Seq2[int, core.Result] {
 // enough. A raised limit tells nothing of this: the raise may end before that. A remembered denial
 // may not know when all is available, but Window tells whether anything comes back.
 func denialOf(r core.Result, cost int64) Denial {
-	d := Denial{Result: r, Running: keptAfter(r) > 0}
+	d := Denial{Result: r, Running: r.KeptAfter() > 0}
 	if r.RetryAfter != core.Never {
 		return d
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/hub"
 )
 
 // LimitHeaders are three headers that state one policy: its limit, what remains of it, and when the
@@ -41,15 +40,13 @@ func (l *LimitHeaders) Write(h http.Header, a *Admission, reset func(r core.Resu
 	}
 }
 
-var endOf = hub.ResetAt.(func(core.Result) int64)
-
 // ResetAt returns the time at which the whole limit of a result is available, rounded up to
 // seconds. For a FixedWindow and a Calendar that is the end of a window by the clock of Redis, or of
 // the Gate in memory. Otherwise it is ResetAfter from now. It is for a Dialect that states times.
 func ResetAt(r core.Result) time.Time {
 	at := time.Now().Add(r.ResetAfter)
-	if end := endOf(r); end != 0 {
-		at = time.UnixMicro(end)
+	if end, ok := r.ResetTime(); ok {
+		at = end
 	}
 	if whole := at.Truncate(time.Second); whole.Before(at) {
 		return whole.Add(time.Second)

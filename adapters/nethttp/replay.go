@@ -282,7 +282,7 @@ func (x *Exchange) recheck(ctx context.Context) (err error) {
 		}
 		d, err = x.guard.cfg.Gate.Decide(ctx, asks...)
 	}
-	if err == nil && d.Allowed && !kept(x.reservation) {
+	if err == nil && d.Allowed && !x.reservation.Kept() {
 		err = errExpired
 	}
 	if err == nil && d.Allowed {

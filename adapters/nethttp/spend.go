@@ -78,7 +78,7 @@ func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot *semap
 		delayed = delayed || r.Delay > 0
 	}
 	allowed, err := x.proceed(ctx, delayed, charges, slot)
-	if allowed && err == nil && delayed && !kept(reservation) {
+	if allowed && err == nil && delayed && !reservation.Kept() {
 		_ = reservation.Cancel(ctx)
 		reservation, x.decision, err = cfg.Gate.Reserve(ctx, 0, charges...)
 		allowed = reservation != nil
@@ -120,13 +120,10 @@ func (x *Exchange) proceed(
 	return d.Allowed, err
 }
 
-// These are hub.AdmitSlot and hub.Kept.
-var (
-	admitSlot = hub.AdmitSlot.(func(
-		*semaphore.Semaphore, context.Context, semaphore.Request, *core.Decision, []core.Charge,
-	) (*semaphore.Lease, error))
-	kept = hub.Kept.(func(*core.Reservation) bool)
-)
+// admitSlot is hub.AdmitSlot.
+var admitSlot = hub.AdmitSlot.(func(
+	*semaphore.Semaphore, context.Context, semaphore.Request, *core.Decision, []core.Charge,
+) (*semaphore.Lease, error))
 
 // explain marks the error of a decision, if there is one, as errLimit if the plan has a limit that is
 // not valid. The Gate's error does not say so.

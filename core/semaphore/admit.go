@@ -172,7 +172,7 @@ func (s *Semaphore) lookAgain(
 	}()
 	var d core.Decision
 	switch {
-	case !kept(paid):
+	case !paid.Kept():
 		_ = paid.Cancel(ctx) // on failure it stays spent
 		l.paid, d, err = s.gate.Charge(ctx, charges...)
 		again = &d
@@ -186,6 +186,3 @@ func (s *Semaphore) lookAgain(
 	}
 	return l, again, false, nil
 }
-
-// kept is hub.Kept.
-var kept = hub.Kept.(func(*core.Reservation) bool)

@@ -53,19 +53,6 @@ var (
 	// KeyAt returns the core.Key whose String is path.
 	KeyAt func(path string) any
 
-	// ResetAt returns the end of a FixedWindow or a Calendar's period with which Remaining is Limit,
-	// in microseconds since 1970, by the clock of Redis or of the Gate in memory. It is 0 if
-	// ResetAfter is no such end.
-	//
-	//	func(core.Result) int64
-	ResetAt any
-
-	// KeptAfter returns the wait in place of RetryAfter if all that is Held is kept. It is 0 if
-	// RetryAfter is no estimate of when some of that comes back.
-	//
-	//	func(core.Result) time.Duration
-	KeptAfter any
-
 	// Admit decides charges and takes a slot, both or neither. If the store can, it does both in one
 	// step and answers the slot. Then, or if the charges are spent and the slot is to be taken
 	// alone, Admit calls take with what was spent, and with the error by which the store failed, if
@@ -88,12 +75,6 @@ var (
 	//		charges []core.Charge,
 	//	) (*semaphore.Lease, error)
 	AdmitSlot any
-
-	// Kept reports whether all that a reservation holds still counts. It asks the store if something
-	// is held.
-	//
-	//	func(*core.Reservation) bool
-	Kept any
 
 	// Mark spends one strike, which blocks, on a key under a policy whose Algorithm is a core.Block,
 	// unless the key is blocked. It keeps the answer, which may be empty, as long as the block lasts.
@@ -143,11 +124,6 @@ var (
 	//
 	//	func(*core.Policy) bool
 	Varies any
-
-	// Raisable reports whether the limits of single keys may be raised under a policy.
-	//
-	//	func(*core.Policy) bool
-	Raisable any
 
 	// Entries returns the holders and the waiters of a semaphore below the outermost part of a key, and
 	// the time of the store. Package semaphore sets it.

@@ -54,9 +54,6 @@ func IsQuota(a core.Algorithm) bool {
 	return false
 }
 
-// Raisable reports whether the limits of single keys may be raised under a policy.
-func Raisable(p *core.Policy) bool { return hub.Raisable.(func(*core.Policy) bool)(p) }
-
 // Give gives units back to a key under a policy, at most those that are used, or charges them if
 // the number is negative. It returns by how many units less is used then: 0 if the id was given to
 // an earlier Give, which a quota knows. The id has 1 to 128 bytes. The errors are those of

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/hub"
 )
 
 // Limit is how one key stands under one policy.
@@ -128,9 +127,8 @@ func (i *Inspector) peek(ctx context.Context, s *Subject, some []Limit) {
 		s.Outage = d.Cause
 	}
 	s.wait = max(s.wait, d.RetryAfter())
-	kept := hub.KeptAfter.(func(core.Result) time.Duration)
 	for at, r := range d.Results() {
-		some[at].Result, some[at].KeptAfter = r, kept(r)
+		some[at].Result, some[at].KeptAfter = r, r.KeptAfter()
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/hub"
 )
 
 // Verdict is what would become of the next request of a subject.
@@ -66,9 +65,9 @@ func (s *Subject) opens(r *core.Result) time.Time {
 		return time.Time{}
 	}
 	at := s.At.Add(r.RetryAfter)
-	if end := hub.ResetAt.(func(core.Result) int64)(*r); end > 0 && r.RetryAfter == r.ResetAfter {
+	if ends, ok := r.ResetTime(); ok && r.RetryAfter == r.ResetAfter {
 		// The answer took its time, so at is somewhat late. Where the clocks agree, the end is known.
-		if ends := time.UnixMicro(end); at.Sub(ends).Abs() < maxDrift {
+		if at.Sub(ends).Abs() < maxDrift {
 			at = ends
 		}
 	}
