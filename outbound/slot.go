@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/keeper"
 )
 
 // Slot caps how many requests run at a time, from the moment a request is sent until the body of
@@ -127,12 +128,10 @@ func (p *pass) keep(l *semaphore.Lease) {
 	ctx := l.Context()
 	s.watch = context.AfterFunc(ctx, func() {
 		switch cause := context.Cause(ctx); {
-		case !errors.Is(cause, semaphore.ErrLeaseLost):
+		case !errors.Is(cause, semaphore.ErrLeaseLost), errors.Is(cause, keeper.ErrEnded):
 			p.stop(cause)
-		case p.x.outage():
-			p.retake()
 		default:
-			p.stop(cause)
+			p.retake()
 		}
 	})
 	if l.Token() == 0 {
@@ -177,14 +176,6 @@ func (p *pass) retakeAfter(pause time.Duration) {
 	if !s.over {
 		s.timer = time.AfterFunc(pause, p.retake)
 	}
-}
-
-// recent is for how long a lease that is lost may be so because Redis has failed.
-const recent = time.Minute
-
-// outage reports whether Redis does not answer, or lately did not and may have lost a lease.
-func (x *exchange) outage() bool {
-	return time.Since(time.Unix(0, x.t.failed.Load())) < recent || x.away(context.WithoutCancel(x.req.Context()))
 }
 
 // away reports whether Redis does not answer.

@@ -26,9 +26,7 @@ type Transport struct {
 	keeper  *keeper.Keeper
 	spaced  bool // a rule lets requests go no closer to each other than its rate allows
 	waiting atomic.Int64
-
-	// When Redis last did not answer, and when it last was not even asked, in nanoseconds since 1970.
-	failed, unasked atomic.Int64
+	unasked atomic.Int64 // when the circuit of Redis was last open, in nanoseconds since 1970
 }
 
 // New returns a Transport, or every fault of the configuration at once.
@@ -125,15 +123,10 @@ func (x *exchange) roundTrip(maxWait time.Duration) (res *http.Response, err err
 	}
 }
 
-// note notes whether Redis answers.
+// note notes whether the circuit of Redis is open.
 func (t *Transport) note(d *core.Decision) {
-	if d.Cause == nil {
-		return
-	}
-	now := time.Now().UnixNano()
-	t.failed.Store(now)
 	if errors.Is(d.Cause, core.ErrCircuitOpen) {
-		t.unasked.Store(now)
+		t.unasked.Store(time.Now().UnixNano())
 	}
 }
 

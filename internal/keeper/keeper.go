@@ -24,6 +24,15 @@ type Config struct {
 // ErrLost is the error for the holder of a lost lease.
 var ErrLost = errors.New("semaphore: the lease is lost")
 
+// ErrEnded is the ErrLost of a lease that was evicted, or whose longest hold is over: its holder should
+// take no slot again.
+var ErrEnded error = ended{ErrLost}
+
+// ended says what its error says.
+type ended struct{ error }
+
+func (e ended) Unwrap() error { return e.error }
+
 // Notice reports a change of a held lease.
 type Notice struct {
 	Kind Kind

@@ -76,7 +76,7 @@ func (k *Keeper) Tell(message string) {
 		w.wake()
 	}
 	if h != nil {
-		h.lose(ErrLost)
+		h.lose(ErrEnded)
 		// A store in memory tells under its lock.
 		k.Tasks.Go(func() { h.Notify(Notice{Kind: Evicted}) })
 	}

@@ -217,11 +217,14 @@ func (k *Keeper) lost(h *Holding, evicted bool) {
 	if !evicted && h.Adopt && h.Store != nil && k.adopt(h) {
 		return
 	}
-	h.lose(ErrLost)
-	kind := Lost
+	err, kind := ErrLost, Lost
 	if evicted {
 		kind = Evicted
 	}
+	if evicted || !h.Ends.IsZero() && time.Until(h.Ends) < h.TTL/5 { // as in adopt
+		err = ErrEnded
+	}
+	h.lose(err)
 	h.Notify(Notice{Kind: kind})
 }
 
