@@ -136,10 +136,14 @@ func TestStatesOfTheOlderBuild(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		for i, h := range histories {
 			t.Run(h.name, func(t *testing.T) {
-				c, prefix := newClock(), fmt.Sprint(s.Prefix, i)
-				g := redisGate(t, s.Client(t), core.Config{Prefix: prefix, DisableDenialCache: true})
-				g.InjectClock(micros(c))
-				h.play(t, g, c)
+				var prefix string
+				for _, n := range []int{50 + i, i} { // first with scripts that are missing, which renews leases
+					c := newClock()
+					prefix = fmt.Sprint(s.Prefix, n)
+					g := redisGate(t, s.Client(t), core.Config{Prefix: prefix, DisableDenialCache: true})
+					g.InjectClock(micros(c))
+					h.play(t, g, c)
+				}
 				got := readLayout(t, s.Client(t), prefix)
 				if *recordLayouts {
 					older[h.name] = got

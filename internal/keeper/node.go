@@ -195,6 +195,7 @@ func (n *node) hear(m any) bool {
 				for w := range c.waiters { // earlier messages are lost
 					w.wake()
 				}
+				k.renewAll()
 			}
 			return true
 		}

@@ -93,7 +93,8 @@ func (c *plain) hear(m any) {
 	switch m := m.(type) {
 	case *redis.Message:
 		c.keeper.Tell(m.Payload)
-	case *redis.Subscription:
+	case *redis.Subscription: // earlier messages are lost
 		c.keeper.Wake()
+		c.keeper.RenewAll()
 	}
 }

@@ -63,18 +63,25 @@ func (k *Keeper) look() {
 	}
 }
 
-// RenewAll renews all leases now, because their server may have forgotten them.
+// RenewAll renews all leases now, because their server may have forgotten them, or nobody heard that
+// they were taken away.
 func (k *Keeper) RenewAll() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.renewAll()
+}
+
+// renewAll is RenewAll. The lock is held.
+func (k *Keeper) renewAll() {
 	now := time.Now()
 	for _, h := range k.held {
 		if h.Store != nil && h.asking == 0 && now.Before(h.due) {
 			h.due = now
 		}
 	}
-	if len(k.held) > 0 {
-		k.attend(now)
+	if k.timer != nil { // attend would link what renews leases into programs without any
+		k.timed, k.next = true, now
+		k.timer.Reset(0)
 	}
 }
 
