@@ -131,7 +131,7 @@ func (b *batch) collectRequest(k *Decision, r *request.Request) {
 		b.limitOf = append(b.limitOf, b.limitIndex(c))
 	}
 	b.entries = append(b.entries, entry{
-		request: r, first: first, merges: k.merges, brief: k.brief(), words: r.Words(), callers: 1,
+		request: r, first: first, merges: k.merges, brief: k.brief, words: r.Words(), callers: 1,
 	})
 }
 

@@ -69,6 +69,7 @@ type Decision struct {
 	alone    bool // shares its script with no other
 	merges   bool // the one request merges with equal ones
 	words    int  // of the reply
+	brief    int  // the number of words of a brief reply, or 0 if the script may give none
 
 	reply []int64 // until it is decoded
 }
@@ -80,7 +81,9 @@ func (s *schema) NewDecision(requests []request.Request) *Decision {
 	d.schema, d.requests = s, requests
 	d.Outermost = first.Charges[0].Outermost()
 	d.alone = first.Alone()
-	d.merges = len(requests) == 1 && first.Merges()
+	if d.merges = len(requests) == 1 && first.Merges(); d.merges {
+		d.brief = len(first.Charges)
+	}
 	for i := range requests {
 		r := &requests[i]
 		d.words += r.Words()
@@ -120,14 +123,6 @@ func (d *Decision) Joins(o trips.Parcel) bool {
 	return ok && !d.alone && !other.alone && d.form == other.form
 }
 
-// brief returns the number of words of a brief reply, or 0 if the script may give none.
-func (d *Decision) brief() int {
-	if !d.merges {
-		return 0
-	}
-	return len(d.requests[0].Charges)
-}
-
 // Decode hands the reply to the requests. It reports false if nothing ran, because a limit's period
 // has passed: then it has replaced the limits, and the decision is to be sent again.
 func (d *Decision) Decode() (decided bool, err error) {
@@ -150,13 +145,14 @@ func (d *Decision) renew(now int64) {
 }
 
 // isReply reports whether a reply has the form of one to this decision. Nobody decodes that of a probe.
+// The caller may have left, so it reads no request.
 func (d *Decision) isReply(reply []int64) bool {
 	return d.alone || d.isBrief(reply) || len(reply) == d.words
 }
 
 // isBrief reports whether a reply is a brief one to this decision.
 func (d *Decision) isBrief(reply []int64) bool {
-	return d.merges && len(reply) == d.brief() && isBrief(reply)
+	return d.brief > 0 && len(reply) == d.brief && isBrief(reply)
 }
 
 func (d *Decision) decode() error {
