@@ -75,9 +75,9 @@ func TestFailureModesOnStoppedServer(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					s := redistest.Start(t)
 					client := s.Client(t, change)
-					timeout := shortTimeout
+					timeout := 3 * shortTimeout
 					if name == "short ReadTimeout" {
-						timeout *= 20
+						timeout = 20 * shortTimeout
 					}
 					g := redisGate(t, client, core.Config{Timeout: timeout})
 					p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: m.mode})
