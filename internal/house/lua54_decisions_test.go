@@ -316,7 +316,7 @@ func (d *decisions) step(i int) {
 		actual[j] = rng.Int64N(9)
 	}
 	switch n := rng.IntN(14); {
-	case n < 3:
+	case n < 2:
 		_, err := d.gate.Decide(ctx, charges...)
 		d.must(err)
 	case n < 4:
