@@ -130,7 +130,7 @@ func TestNamedWaiterIsReplaced(t *testing.T) {
 func TestMutexUnlocksByID(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		m := core.Must(semaphore.NewMutex(g, semaphore.MutexConfig{Name: "jobs", TTL: time.Hour}))
+		m := core.Must(semaphore.NewMutex(g, semaphore.MutexConfig{Name: "jobs"}))
 		key, other := newKey(t, "jobs", "1"), newKey(t, "jobs", "2")
 		l, err := m.LockAs(t.Context(), key, "job 7")
 		if err != nil {

@@ -195,7 +195,6 @@ func (n *node) hear(m any) bool {
 				for w := range c.waiters { // earlier messages are lost
 					w.wake()
 				}
-				k.renewAll()
 			}
 			return true
 		}

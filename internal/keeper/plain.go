@@ -93,8 +93,7 @@ func (c *plain) hear(m any) {
 	switch m := m.(type) {
 	case *redis.Message:
 		c.keeper.Tell(m.Payload)
-	case *redis.Subscription: // earlier messages are lost
+	case *redis.Subscription:
 		c.keeper.Wake()
-		c.keeper.RenewAll()
 	}
 }

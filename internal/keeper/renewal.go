@@ -63,16 +63,10 @@ func (k *Keeper) look() {
 	}
 }
 
-// RenewAll renews all leases now, because their server may have forgotten them, or nobody heard that
-// they were taken away.
+// RenewAll renews all leases now, because their server may have forgotten them.
 func (k *Keeper) RenewAll() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.renewAll()
-}
-
-// renewAll is RenewAll. The lock is held.
-func (k *Keeper) renewAll() {
 	now := time.Now()
 	for _, h := range k.held {
 		if h.Store != nil && h.asking == 0 && now.Before(h.due) {
