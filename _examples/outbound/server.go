@@ -69,7 +69,7 @@ func (s *server) fail(within time.Duration) error {
 	} {
 		time.Sleep(within / 7)
 		if err := step.do(); err != nil {
-			return fmt.Errorf("Redis is not %s: %w", step.name, err)
+			return fmt.Errorf("a Redis that is to be %s: %w", step.name, err)
 		}
 		log.Printf("Redis is %s", step.name)
 	}

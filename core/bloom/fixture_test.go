@@ -19,7 +19,6 @@ var (
 	eachGate   = gatetest.Each
 	memoryGate = gatetest.Memory
 	redisGate  = gatetest.Redis
-	long       = gatetest.Long
 	noError    = gatetest.NoError
 	worked     = gatetest.Worked
 )
