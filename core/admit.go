@@ -133,6 +133,9 @@ func mark(ctx context.Context, g *Gate, p *Policy, key Key, answer []byte) error
 
 // answer is hub.Answer.
 func answer(ctx context.Context, g *Gate, p *Policy, key Key) ([]byte, error) {
+	if err := check([]Charge{{Policy: p, Key: key}}); err != nil {
+		return nil, err
+	}
 	var c charge
 	c.at(key, p.own)
 	return g.store.Answer(g.bound(ctx), &c.Charge)

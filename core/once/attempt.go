@@ -1,6 +1,7 @@
 package once
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,7 @@ func (a *Attempt) SucceedWith(ctx context.Context, answer []byte) error {
 	default:
 	}
 	ctx = context.WithoutCancel(ctx)
+	answer = bytes.Clone(answer) // it may be sent after SucceedWith returns
 	err := a.remember(ctx, answer)
 	if err == nil && lost {
 		err = fmt.Errorf("once: %w", semaphore.ErrLeaseLost)

@@ -391,3 +391,50 @@ func TestOnceKeepsAnswers(t *testing.T) {
 		}
 	})
 }
+
+// What a caller writes into the bytes that it has given or got changes no answer, also if that is sent
+// after SucceedWith has returned.
+func TestAnswersAreCopies(t *testing.T) {
+	t.Parallel()
+	use := func(t *testing.T, o *once.Once, begun func(), succeeded func(error)) {
+		ctx, key := t.Context(), newKey(t, "k")
+		a, err := o.Begin(ctx, key, 0)
+		noError(t, err)
+		begun()
+		given := []byte("first")
+		succeeded(a.SucceedWith(ctx, given))
+		copy(given, "XXXXX")
+		var got []byte
+		eventually(t, "the answer is recorded", func() bool {
+			got, _ = o.Answer(ctx, key)
+			return len(got) > 0
+		})
+		if string(got) != "first" {
+			t.Errorf("recorded %q", got)
+		}
+		copy(got, "YYYYY")
+		if again, _ := o.Answer(ctx, key); string(again) != "first" {
+			t.Errorf("after a reader wrote into it: %q", again)
+		}
+		if _, err := o.Answer(ctx, core.Key{}); !errors.Is(err, core.ErrKey) {
+			t.Errorf("of no key: %v", err)
+		}
+	}
+	t.Run("in memory", func(t *testing.T) {
+		t.Parallel()
+		o := newOnce(t, core.Must(core.NewMemory(core.Config{})), once.Config{Name: "w"})
+		use(t, o, func() {}, func(err error) { noError(t, err) })
+	})
+	t.Run("sent later", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.Start(t)
+		memory := func(most string) { noError(t, s.Client(t).ConfigSet(t.Context(), "maxmemory", most).Err()) }
+		o := newOnce(t, redisGate(t, s.Client(t), core.Config{Timeout: busyTimeout}), once.Config{Name: "w", TTL: time.Minute})
+		use(t, o, func() { memory("1") }, func(err error) {
+			if !errors.Is(err, once.ErrNotRecorded) {
+				t.Errorf("recorded: %v", err)
+			}
+			memory("0")
+		})
+	})
+}

@@ -193,6 +193,7 @@ func TestForgottenLeasesAreRenewedAtOnce(t *testing.T) {
 	sem := newSemaphore(t, g, semaphore.Config{TTL: time.Hour, OnLoss: semaphore.LossAdopt})
 	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
 	l := acquire(t, sem, level)
+	<-time.After(1100 * time.Millisecond) // what was confirmed within a second is not renewed
 	s.Restart()
 	eventually(t, "the slot is held", func() bool {
 		_, _ = g.Decide(t.Context(), core.Charge{Policy: limited(t, "p", frozen(1)), Key: level.Key, Cost: core.NoCost})
@@ -368,4 +369,24 @@ func TestFullRedisTakesReleases(t *testing.T) {
 		wg.Go(func() { _, _ = s.Acquire(t.Context(), ask) }) // beside the releases of a script it may fit
 	}
 	wg.Wait()
+}
+
+// A slot that Redis has granted counts in the process's share in each outage, and not in the first
+// alone.
+func TestGrantedSlotsCountInEachOutage(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Timeout: busyTimeout})
+	sem := newSemaphore(t, g, semaphore.Config{TTL: 3 * time.Second})
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+	l := acquire(t, sem, level)
+	for outage := range 2 {
+		s.Stop()
+		_, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}})
+		if !errors.Is(err, semaphore.ErrFull) && l.Context().Err() == nil {
+			t.Errorf("outage %d: %v beside a slot that is held", outage, err)
+		}
+		s.Continue()
+		<-time.After(4 * time.Second) // the lease that the process has granted itself ends
+	}
 }

@@ -38,7 +38,7 @@ func TestNamedHolderIsReplaced(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for name, policy := range map[string]semaphore.LossPolicy{"cancel": semaphore.LossCancel, "adopt": semaphore.LossAdopt} {
 			t.Run(name, func(t *testing.T) {
-				s := newSemaphore(t, g, semaphore.Config{Name: name, TTL: time.Hour, OnLoss: policy})
+				s := newSemaphore(t, g, semaphore.Config{Name: name, TTL: 3 * time.Second, OnLoss: policy})
 				tenant, a, b := newKey(t, "t"), newKey(t, "t", "a"), newKey(t, "t", "b")
 				const worker = "worker 1/ü~"
 				ask := func(id string, key core.Key, weight int64, maxWait time.Duration) (*semaphore.Lease, error) {

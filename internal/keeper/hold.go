@@ -50,15 +50,16 @@ func (k *Keeper) Release(ctx context.Context, h *Holding) error {
 }
 
 // CountIn counts the slots of a semaphore that another store has granted in a local one too, until
-// they are released. It takes each of them there once, as the part of a request that share returns.
+// they are released. It takes each of them there, as the part of a request that share returns, and again
+// before the lease there ends.
 func (k *Keeper) CountIn(
 	ctx context.Context, local request.LeaseStore, name string, share func(lease.Request) lease.Request,
 ) {
 	k.mu.Lock()
 	var all []*Holding
 	for _, h := range k.held {
-		if h.Name == name && h.Store != nil && h.Store != local && h.local == nil {
-			h.local = local
+		if h.Name == name && h.Store != nil && h.Store != local && time.Now().After(h.recount) {
+			h.local, h.recount = local, time.Now().Add(h.TTL/2)
 			all = append(all, h)
 		}
 	}

@@ -46,6 +46,7 @@ type Holding struct {
 	sent       time.Time // when that was asked for
 	released   bool
 	local      request.LeaseStore // counts the slot too, or nil
+	recount    time.Time          // when local is to be asked again, because its lease ends
 
 	gone chan struct{} // closed when the lease is lost
 	mu   sync.Mutex

@@ -63,13 +63,14 @@ func (k *Keeper) look() {
 	}
 }
 
-// RenewAll renews all leases now, because their server may have forgotten them.
+// RenewAll renews all leases now, because their server may have forgotten them: but those that it has
+// confirmed within a second, in which a process uses its first scripts, and a server hardly restarts.
 func (k *Keeper) RenewAll() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
 	for _, h := range k.held {
-		if h.Store != nil && h.asking == 0 && now.Before(h.due) {
+		if h.Store != nil && h.asking == 0 && now.Before(h.due) && now.Sub(h.sent) > time.Second {
 			h.due = now
 		}
 	}

@@ -2,6 +2,7 @@
 package memstore
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/headgate/headgate/internal/algorithm"
@@ -46,7 +47,7 @@ func (s *Store) Answer(_ context.Context, c *request.Charge) ([]byte, error) {
 	in.Lock()
 	defer in.Unlock()
 	if e := in.entry(c.Hash, c.Key, c.Suffix); e.answer != nil && s.clock() < e.answer.until {
-		return e.answer.text, nil
+		return bytes.Clone(e.answer.text), nil
 	}
 	return nil, nil
 }
