@@ -88,20 +88,19 @@ const tooLong = "-"
 func (k *keeper) fingerprint(r *http.Request) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%q %q %q\n", r.Method, r.URL.Path, r.URL.RawQuery)
-	if !hasBody(r) {
-		return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)), nil
+	if hasBody(r) {
+		if r.ContentLength > int64(k.most) {
+			return tooLong, nil
+		}
+		head, err := readAhead(r, int64(k.most)+1)
+		if err != nil {
+			return "", err
+		}
+		if len(head) > k.most {
+			return tooLong, nil
+		}
+		sum.Write(head)
 	}
-	if r.ContentLength > int64(k.most) {
-		return tooLong, nil
-	}
-	head, err := readAhead(r, int64(k.most)+1)
-	if err != nil {
-		return "", err
-	}
-	if len(head) > k.most {
-		return tooLong, nil
-	}
-	sum.Write(head)
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)), nil
 }
 

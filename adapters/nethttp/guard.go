@@ -12,8 +12,9 @@ import (
 	"github.com/headgate/headgate/internal/hub"
 )
 
-// Guard applies rules and caps to requests. NewGuard, Limit, Concurrency, Queue and Quotas make one; one that is nil or zero
-// refuses every request with 500. A Guard is immutable and safe for concurrent use.
+// Guard applies rules and caps to requests. NewGuard, Limit, Concurrency, Queue and Quotas make one;
+// one that is nil or zero refuses every request with 500. A Guard is immutable and safe for concurrent
+// use.
 type Guard struct {
 	cfg    Config
 	blocks []charger

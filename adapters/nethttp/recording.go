@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,7 +39,7 @@ func (t *recording) begin(h http.Header) {
 	t.header = make(http.Header)
 	for _, name := range t.keeper.headers {
 		if values := h[name]; len(values) > 0 {
-			t.header[name] = append([]string(nil), values...)
+			t.header[name] = slices.Clone(values)
 		}
 	}
 }

@@ -75,16 +75,24 @@ type PlanBook interface {
 //
 //	var guard = core.Must(nethttp.Quotas(gate, book, tenantOf))
 func Quotas(gate *core.Gate, book PlanBook, tenant keyfunc.Func) (*Guard, error) {
-	limits, caps, err := book.Names()
+	g, err := quotas(gate, book, tenant)
 	if err != nil {
 		return nil, fmt.Errorf("nethttp: Quotas: %w", err)
+	}
+	return g, nil
+}
+
+func quotas(gate *core.Gate, book PlanBook, tenant keyfunc.Func) (*Guard, error) {
+	limits, caps, err := book.Names()
+	if err != nil {
+		return nil, err
 	}
 	cfg := Config{Gate: gate, Plan: book.Plan(tenant)}
 	for _, name := range limits {
 		// Every plan names the limit, so DenyAll never holds.
 		policy, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.DenyAll{}})
 		if err != nil {
-			return nil, fmt.Errorf("nethttp: Quotas: %w", err)
+			return nil, err
 		}
 		cfg.Rules = append(cfg.Rules, Rule{
 			Policy: policy, Key: tenant,
@@ -94,16 +102,12 @@ func Quotas(gate *core.Gate, book PlanBook, tenant keyfunc.Func) (*Guard, error)
 	if len(caps) > 0 {
 		slots, err := semaphore.New(gate, semaphore.Config{Name: "plans"})
 		if err != nil {
-			return nil, fmt.Errorf("nethttp: Quotas: %w", err)
+			return nil, err
 		}
 		cfg.Slot = &Slot{Semaphore: slots}
 		for _, name := range caps {
 			cfg.Slot.Caps = append(cfg.Slot.Caps, Cap{Name: name, Key: tenant, Limit: 1})
 		}
 	}
-	g, err := NewGuard(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("nethttp: Quotas: %w", err)
-	}
-	return g, nil
+	return NewGuard(cfg)
 }
