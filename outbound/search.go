@@ -78,7 +78,8 @@ func (s *search) run(order []*Upstream) (*http.Response, error) {
 			return res, err
 		}
 		if e := busy.Busy[first.Name]; e != nil && e.estimated { // the queue may be full
-			if err := first.Transport.keeper.Sleep(s.given.Context(), turn-time.Since(began)); err != nil {
+			rest := min(turn-time.Since(began), time.Until(s.until))
+			if err := first.Transport.keeper.Sleep(s.given.Context(), rest); err != nil {
 				closeBody(s.req)
 				return nil, wrapped(err)
 			}
@@ -86,6 +87,9 @@ func (s *search) run(order []*Upstream) (*http.Response, error) {
 	}
 	return s.fail(order, busy)
 }
+
+// shortest is the least wait: an upstream may have had no room when it was asked, and have some by now.
+const shortest = time.Millisecond
 
 // patience returns how long to wait for the upstream that has room first, or 0 if it has none in time.
 func (s *search) patience(busy *PoolBusyError, order []*Upstream) time.Duration {
@@ -102,7 +106,11 @@ func (s *search) patience(busy *PoolBusyError, order []*Upstream) time.Duration 
 	}
 	for _, u := range order {
 		if other := busy.Busy[u.Name]; other != nil && other != e && !other.Spent && other.After != core.Never {
-			left = min(left, other.soon()+spread)
+			soon := other.soon() + spread
+			if other.estimated {
+				soon = turn
+			}
+			left = min(left, max(soon, shortest))
 		}
 	}
 	return left
