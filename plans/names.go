@@ -96,6 +96,12 @@ func (b *Book) Counts(limit string, r *http.Request) bool {
 
 var route, method = keyfunc.Route(), keyfunc.Method()
 
+// countable reports whether Counts sees requests of a method under its name. It sees HEAD as GET.
+func countable(name string) bool {
+	known, _ := method(&http.Request{Method: name}) // does not fail
+	return known == name
+}
+
 // useRoutes keeps a copy of the routes, or returns their faults.
 func (s *Set) useRoutes(routes map[string][]string) (faults []fault) {
 	known := namesOf(s).limits
@@ -112,7 +118,7 @@ func (s *Set) useRoutes(routes map[string][]string) (faults []fault) {
 			if !both {
 				method, pattern = "GET", route
 			}
-			if method == "" || method != strings.ToUpper(method) || !strings.HasPrefix(pattern, "/") {
+			if !countable(method) || !strings.HasPrefix(pattern, "/") {
 				faults = append(faults, fault{fmt.Sprintf("%s[%d]", path, i),
 					fmt.Sprintf("is %.80q: it must be a pattern such as /v1/users/{id}, "+
 						"or a method, a space and a pattern", route)})

@@ -13,8 +13,8 @@ type SetConfig struct {
 	// least one is required.
 	Plans map[string]Plan
 	// Routes are the routes of the requests that a limit counts, by its name: a pattern as
-	// keyfunc.Route has it, such as /v1/reports, with or without a method and a space before it. A
-	// limit that is not here counts requests for all routes. See nethttp.Quotas.
+	// keyfunc.Route has it, such as /v1/reports, with or without a method and a space before it. GET
+	// counts HEAD too. A limit that is not here counts requests for all routes. See nethttp.Quotas.
 	Routes map[string][]string
 }
 

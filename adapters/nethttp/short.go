@@ -70,8 +70,9 @@ type PlanBook interface {
 
 // Quotas returns a Guard of all limits and caps that the plans of a *plans.Book name. Each is a rule
 // or a cap of its name, counted by tenant: the same name that book knows it by, which therefore must
-// not be a hash. A limit that Routes of the plans name counts the requests for these routes alone.
-// A request without a slot is refused at once.
+// not be a hash. A limit that Routes of the plans name counts the requests for these routes alone, so the
+// Guard must stand where their pattern is known: in net/http and chi in front of single handlers. In front
+// of a mux such a limit counts nothing. A request without a slot is refused at once.
 //
 //	var guard = core.Must(nethttp.Quotas(gate, book, tenantOf))
 func Quotas(gate *core.Gate, book PlanBook, tenant keyfunc.Func) (*Guard, error) {
