@@ -103,6 +103,19 @@ func TestAnswersAreRepeated(t *testing.T) {
 			defer f.Close()
 			_, _ = io.Copy(w, f)
 		}},
+		{name: "copies, of which the first is as large as may be", why: "too-large",
+			cfg: nethttp.ReplayConfig{Answers: nethttp.Answers{MaxBytes: 8}},
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.CopyN(w, strings.NewReader("12345678"), 8)
+				_, _ = io.CopyN(w, strings.NewReader("abcd"), 4)
+			}},
+		{name: "a header that is set too late", lacks: "Location", handler: func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(201)
+			if late, ok := w.(interface{ WriteHeaderNow() }); ok { // in gin the status alone sends nothing
+				late.WriteHeaderNow()
+			}
+			w.Header().Set("Location", "/never-sent")
+		}},
 		{name: "nothing", handler: func(http.ResponseWriter, *http.Request) {}},
 		{name: "204", handler: says(204, "", "never sent")},
 		{name: "a redirect", handler: says(303, "Location: /payments/1", "")},
@@ -267,6 +280,54 @@ func TestAnswersAreSealed(t *testing.T) {
 		if !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
+	}
+}
+
+// What one host, mount or path has answered is told to no request for another, although the routes have
+// the same pattern.
+func TestAnswersOfOtherTargets(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second string // URLs
+		guarded       func(p *nethttp.Replay, mux *http.ServeMux) http.Handler
+	}{
+		"hosts": {"http://a.example/orders", "http://b.example/orders", func(p *nethttp.Replay, mux *http.ServeMux) http.Handler {
+			for _, host := range []string{"a.example", "b.example"} {
+				mux.Handle("POST "+host+"/orders", p.Handler(says(200, "", host)))
+			}
+			return mux
+		}},
+		"mounts": {"/a/orders", "/b/orders", func(p *nethttp.Replay, mux *http.ServeMux) http.Handler {
+			for _, mount := range []string{"/a", "/b"} {
+				inner := http.NewServeMux()
+				inner.Handle("POST /orders", p.Handler(says(200, "", mount)))
+				mux.Handle(mount+"/", http.StripPrefix(mount, inner))
+			}
+			return mux
+		}},
+		"escapes": {"/files/a%2Fb", "/files/a/b", func(p *nethttp.Replay, mux *http.ServeMux) http.Handler {
+			mux.Handle("POST /files/{name}", says(200, "", "one"))
+			mux.Handle("POST /files/a/b", says(200, "", "two"))
+			return p.Handler(mux)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := c.guarded(core.Must(nethttp.NewReplay(nil, nethttp.ReplayConfig{
+				ID: byIdempotencyKey, Once: core.Must(once.New(newFixture(t).gate, once.Config{Name: "ids", Window: time.Hour})),
+			})), http.NewServeMux())
+			send := func(url string) (int, string) {
+				r, w := httptest.NewRequest("POST", url, strings.NewReader("pay")), httptest.NewRecorder()
+				r.Header.Set("Idempotency-Key", "k")
+				h.ServeHTTP(w, r)
+				return w.Code, w.Body.String()
+			}
+			status, first := send(c.first)
+			if again, same := send(c.first); status != 200 || again != 200 || same != first {
+				t.Errorf("%d %q, then %d %q", status, first, again, same)
+			}
+			if status, other := send(c.second); status != http.StatusUnprocessableEntity || strings.Contains(other, first) {
+				t.Errorf("for another target: %d %q", status, other)
+			}
+		})
 	}
 }
 

@@ -122,6 +122,12 @@ func (w *writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// WriteHeaderNow implements gin.ResponseWriter.
+func (w *writer) WriteHeaderNow() {
+	w.ResponseWriter.WriteHeaderNow()
+	w.x.Record([]byte{}, nil)
+}
+
 // Write implements http.ResponseWriter.
 func (w *writer) Write(p []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(p)

@@ -3,6 +3,7 @@ package nethttp
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/sha256"
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,11 +85,13 @@ func newKeeper(cfg Answers, fault func(format string, args ...any)) *keeper {
 // tooLong stands for the fingerprint of a request whose body is too long.
 const tooLong = "-"
 
-// fingerprint tells requests with one id apart, by their method, target and body. It reads the body and
+// fingerprint tells requests with one id apart, by their method, host, target and body. It reads the body and
 // puts it back.
 func (k *keeper) fingerprint(r *http.Request) (string, error) {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%q %q %q\n", r.Method, r.URL.Path, r.URL.RawQuery)
+	// The target is that of the client: a router may have stripped or unescaped the path.
+	host, target := (&url.URL{Host: r.Host}).Hostname(), cmp.Or(r.RequestURI, r.URL.RequestURI())
+	fmt.Fprintf(sum, "%q %q %q\n", r.Method, host, target)
 	if hasBody(r) {
 		if r.ContentLength > int64(k.most) {
 			return tooLong, nil

@@ -53,7 +53,7 @@ func (t *recording) write(h http.Header, p []byte, err error) bool {
 		return false
 	}
 	t.told = true
-	if len(p) > 0 {
+	if p != nil {
 		t.begin(h)
 	}
 	if t.lost != "" || errors.Is(err, http.ErrBodyNotAllowed) ||
@@ -68,12 +68,13 @@ func (t *recording) write(h http.Header, p []byte, err error) bool {
 	return true
 }
 
-// room returns how many bytes may still be recorded.
+// room returns how many bytes may still be written before none is recorded any more: those that may be
+// kept, and the one that is too many.
 func (t *recording) room() int64 {
 	if t == nil || t.lost != "" {
 		return 0
 	}
-	return int64(t.keeper.most - len(t.body))
+	return int64(t.keeper.most-len(t.body)) + 1
 }
 
 // end returns the answer as it is kept, or nothing if none is.
@@ -125,7 +126,7 @@ func (x *Exchange) RecordStream() { x.recording().lose(lostStream) }
 
 // copyRecorded copies from src what is recorded, and reports whether src has ended.
 func (w writer) copyRecorded(src io.Reader, room int64) (n int64, ended bool, err error) {
-	n, err = io.CopyN(struct{ io.Writer }{w}, src, room+1)
+	n, err = io.CopyN(struct{ io.Writer }{w}, src, room)
 	if errors.Is(err, io.EOF) {
 		return n, true, nil
 	}

@@ -55,7 +55,7 @@ type ReplayConfig struct {
 // admitted the request or skipped it, in a round trip of its own.
 //
 // A Replay repeats the answer of the handler to a request whose id was handled, with the header
-// Idempotency-Replayed: true. Another request under the id, by method, target or body, is refused with
+// Idempotency-Replayed: true. Another request under the id, by method, host, target or body, is refused with
 // 422. An answer that was not kept is not repeated: the request is refused with 409, and the header
 // Idempotency-Not-Replayed says why. That is one of 500 and above, one that was flushed, hijacked or
 // text/event-stream, one whose body or whose request's body is larger than Answers.MaxBytes, and one
