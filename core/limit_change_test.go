@@ -189,6 +189,8 @@ var limitChanges = []vector{
 			core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC},
 			core.Calendar{Limit: 10, Every: core.PeriodDay, In: lordHowe},
 			core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC, Anchor: noon.Add(6 * time.Hour)},
+			core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC, Anchor: noon.AddDate(-1, 0, 17).Add(6 * time.Hour)},
+			core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC, Anchor: noon.Add(12 * time.Hour)},
 		},
 		steps: []step{
 			{0, "decide 8", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
@@ -196,10 +198,12 @@ var limitChanges = []vector{
 			{0, "use 2", "denied, 8 used, 0 left, retry 12h0m0s, next 12h0m0s, reset 12h0m0s"},
 			{0, "use 3", "0 used, 10 left"},
 			{0, "use 0", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
-			// Each time zone has its own count, and each anchor too.
+			// Each time zone has its own count, and each anchor too, unless it is of the same periods.
 			{0, "use 4", "0 used, 10 left"},
 			{0, "use 5", "0 used, 10 left"},
 			{0, "decide 7", "7 used, 3 left, next 6h0m0s, reset 6h0m0s"},
+			{0, "use 6", "7 used, 3 left, next 6h0m0s, reset 6h0m0s"},
+			{0, "use 7", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
 			{0, "use 0", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
 		},
 	},

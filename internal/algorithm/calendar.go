@@ -35,7 +35,7 @@ type Calendar struct {
 	limit  int64
 	every  Unit
 	in     *time.Location
-	anchor time.Time // in that zone; zero if periods start where the calendar's do
+	anchor time.Time // of anchorOf; zero if periods start where the calendar's do
 	tag    string
 
 	current atomic.Pointer[Period]
@@ -62,16 +62,44 @@ func NewCalendar(limit int64, every Unit, in *time.Location, anchor, now time.Ti
 	}
 	c := &Calendar{limit: limit, every: every, in: in}
 	if !anchor.IsZero() {
-		c.anchor = anchor.In(in)
+		c.anchor = anchorOf(every, anchor.In(in))
 	}
 	c.tag = "ca2" + string("-mhdwMy"[every])
-	if in != time.UTC || !anchor.IsZero() {
+	if in != time.UTC || !c.anchor.IsZero() {
 		h := fnv.New64a()
 		fmt.Fprint(h, in, c.anchor.UnixMicro())
 		c.tag += strconv.FormatUint(h.Sum64(), 36)
 	}
 	c.at(now.UnixMicro())
 	return c, nil
+}
+
+// anchorOf reduces an anchor to what its periods depend on, so that anchors of equal periods are equal:
+// what its zone's clocks show, as a time in UTC, or for hours and minutes a time in the first one of
+// 1970. It is zero if the calendar's own periods start there.
+func anchorOf(every Unit, at time.Time) time.Time {
+	if every <= Hour {
+		length := every.mean()
+		return time.UnixMicro((at.UnixMicro()%length + length) % length).UTC()
+	}
+	const year = 2000 // has a 29 February
+	month, day := time.January, 1
+	switch every {
+	case Week:
+		day = 3 + int(at.Weekday()+6)%7 // the 3rd is a Monday
+	case Month:
+		day = at.Day()
+	case Year:
+		month, day = at.Month(), at.Day()
+	}
+	hour, minute, second := at.Clock()
+	micros := at.Nanosecond() / 1000 * 1000
+	reduced := time.Date(year, month, day, hour, minute, second, micros, time.UTC)
+	if every == Week && reduced.Equal(time.Date(year, 1, 3, 0, 0, 0, 0, time.UTC)) ||
+		every != Week && reduced.Equal(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)) {
+		return time.Time{}
+	}
+	return reduced
 }
 
 // Current returns the limit of the period that was asked for last.

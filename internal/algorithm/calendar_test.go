@@ -250,11 +250,38 @@ func TestPeriodsStartWhenFirstShown(t *testing.T) {
 		if day := wall.YearDay(); day > 360 || day < 7 {
 			t.Skip("ZoneBounds, by which the test finds changes, is a day off around the end of a leap year")
 		}
-		days := int(wall.Sub(time.Date(anchor.Year(), anchor.Month(), anchor.Day(), hour, minute, second, anchor.Nanosecond(), time.UTC)).Hours() / 24)
+		days := int(midnight(wall).Sub(midnight(c.origin())).Hours() / 24)
 		if got, want := c.begin(days), first(wall, in).UnixMicro(); got != want {
 			t.Fatalf("%v in %v is %v, not %v", wall, in, time.UnixMicro(got), time.UnixMicro(want))
 		}
 	})
+}
+
+// Calendars of equal periods are one limit, whichever of their periods the anchor is, and others are not.
+func TestAnchorsOfEqualPeriodsAreEqual(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := anyZone(t)
+		every := rapid.SampledFrom([]Unit{Day, Week, Month, Year}).Draw(t, "unit")
+		anchor, at := anyTime(t, in), anyTime(t, in)
+		c := must(NewCalendar(1, every, in, anchor, at))
+		later := c.Current().start
+		if every >= Month && time.UnixMicro(later).In(in).Day() != anchor.Day() || // of a short month
+			!sameClock(time.UnixMicro(later).In(in), anchor) { // which the zone skipped
+			t.Skip("another day or time of day")
+		}
+		same := must(NewCalendar(1, every, in, time.UnixMicro(later), at))
+		if same.tag != c.tag || same.anchor != c.anchor {
+			t.Fatalf("from %v it is %q, and from %v %q", anchor, c.tag, time.UnixMicro(later).In(in), same.tag)
+		}
+		other := must(NewCalendar(1, every, in, anchor.Add(time.Minute), at))
+		if other.Current().start != later && other.tag == c.tag {
+			t.Fatalf("from %v and a minute later it is %q", anchor, c.tag)
+		}
+	})
+}
+
+func sameClock(a, b time.Time) bool {
+	return a.Format("150405.000000") == b.Format("150405.000000")
 }
 
 // At returns the period of the given time, whatever it was given before.
