@@ -7,7 +7,7 @@
 //	go -C lab/bench run . -before DIR -turns 5 -rounds 2 both by turns, for a machine whose speed changes
 //	go -C lab/bench run . -smoke      everything once, in seconds: that it runs, and not how fast
 //
-// It needs redis-server, version 7 or newer, in PATH. It fails where this project decided
+// It needs redis-server, version 7 or newer, in PATH, and counts instructions if valgrind is there too. It fails where this project decided
 // wrongly, and never by its speed.
 package main
 
@@ -29,6 +29,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/zeromicro/go-zero/core/logx"
 
+	"github.com/headgate/headgate/lab/bench/internal/lone"
 	"github.com/headgate/headgate/lab/bench/internal/measure"
 	"github.com/headgate/headgate/lab/bench/internal/report"
 	"github.com/headgate/headgate/lab/bench/internal/summary"
@@ -37,9 +38,11 @@ import (
 var (
 	full = measure.Plan{
 		Rounds: 11, Slice: 40 * time.Millisecond, Workers: [4]int{1, 16, 64, 256}, Keys: [4]int{1, 1000, 100_000, 1_000_000},
+		Calls: 2000, Fleet: 16,
 	}
 	smoke = measure.Plan{
 		Rounds: 1, Slice: 4 * time.Millisecond, Workers: [4]int{1, 2, 4, 8}, Keys: [4]int{1, 10, 100, 200},
+		Calls: 50, Fleet: 2,
 	}
 )
 
@@ -62,6 +65,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	rounds := flags.Int("rounds", 0, "measure everything this often in a turn, and not 11 times")
 	count := flags.Int("turns", 1, "measure each part this often, after all others and in another process, "+
 		"and write medians")
+	caller := flags.String("caller", "", "be a process of a fleet, the only caller of this `contender`")
+	addr := flags.String("redis", "", "the `address` of its Redis")
+	calls := flags.Int("calls", 0, "make this `many` calls as such a process")
 	file := flags.String("outcome", "", "measure one part in this process, and write the outcome into this `file` "+
 		"for the process that prints the page")
 	if err := flags.Parse(args); err != nil {
@@ -89,6 +95,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	// Contenders log what the tables tell.
 	redis.SetLogger(silent{})
 	logx.Disable()
+	if *caller != "" {
+		return lone.Caller(ctx, *addr, *caller, *calls)
+	}
 	if *file != "" {
 		if len(chosen) != 1 {
 			return errors.New("-outcome: one part is needed by -only")

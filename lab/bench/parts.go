@@ -7,6 +7,7 @@ import (
 	"github.com/headgate/headgate/lab/bench/internal/filters"
 	"github.com/headgate/headgate/lab/bench/internal/llm"
 	"github.com/headgate/headgate/lab/bench/internal/locks"
+	"github.com/headgate/headgate/lab/bench/internal/lone"
 	"github.com/headgate/headgate/lab/bench/internal/measure"
 	"github.com/headgate/headgate/lab/bench/internal/memory"
 	"github.com/headgate/headgate/lab/bench/internal/middleware"
@@ -58,6 +59,10 @@ var parts = []part{
 		}
 		defer c.Stop()
 		tables, err := decisions.RunCluster(ctx, plan, c)
+		return tables, nil, err
+	}},
+	{"lone", "Callers that share nothing", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
+		tables, err := lone.Run(ctx, plan)
 		return tables, nil, err
 	}},
 	{"locks", "Semaphores and locks", onServer(locks.Run)},

@@ -15,7 +15,7 @@ import (
 func RunCluster(ctx context.Context, plan measure.Plan, c *server.Cluster) ([]report.Table, error) {
 	client := c.Client()
 	defer func() { _ = client.Close() }()
-	b, err := newBed("", client)
+	b, err := newBed("", client, 0)
 	if err != nil {
 		return nil, err
 	}

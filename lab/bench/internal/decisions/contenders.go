@@ -38,9 +38,9 @@ type entry struct {
 	name string
 	kind measure.Kind
 	make func(*bed, quota) (decide, error)
-	// many says that it is measured with the largest number of keys too, which takes a while to fill, and cluster that
-	// it is measured on a cluster.
-	many, cluster bool
+	// many says that it is measured with the largest number of keys too, which takes a while to fill, cluster that
+	// it is measured on a cluster, and alone that what a lone call costs the server is counted.
+	many, cluster, alone bool
 	// allowedOnly says that its denials are those of another line, and deniedOnly that all else is.
 	allowedOnly, deniedOnly bool
 }
@@ -72,12 +72,12 @@ func (b *bed) grow(n int) error {
 	return nil
 }
 
-func newBed(addr string, client redis.UniversalClient) (*bed, error) {
-	gate, err := core.NewRedis(client, core.Config{})
+func newBed(addr string, client redis.UniversalClient, timeout time.Duration) (*bed, error) {
+	gate, err := core.NewRedis(client, core.Config{Timeout: timeout})
 	if err != nil {
 		return nil, fmt.Errorf("make the gate: %w", err)
 	}
-	asking, err := core.NewRedis(client, core.Config{DisableDenialCache: true})
+	asking, err := core.NewRedis(client, core.Config{Timeout: timeout, DisableDenialCache: true})
 	if err != nil {
 		return nil, fmt.Errorf("make the gate: %w", err)
 	}
@@ -120,6 +120,19 @@ func (q quota) check(call decide) measure.Do {
 		allowed, err := call(ctx, key)
 		return allowed != q.denied, err
 	}
+}
+
+// Alone makes the contenders of which one caller is measured who shares nothing with others. A decision has this long,
+// or as long as by default if that is 0.
+func Alone(
+	client redis.UniversalClient, keys int, timeout time.Duration,
+) (contenders []measure.Contender, end func(), err error) {
+	b, err := newBed("", client, timeout)
+	if err != nil {
+		return nil, nil, err
+	}
+	contenders, err = b.contenders(generous, "l", keys, func(e *entry) bool { return e.alone })
+	return contenders, b.end, err
 }
 
 func (b *bed) ping() measure.Do {

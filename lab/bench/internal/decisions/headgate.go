@@ -25,6 +25,10 @@ func headgate() []entry {
 		return core.TokenBucket{Rate: q.limit, Per: q.slow(), Burst: q.limit}
 	})
 	bucket.many, bucket.cluster = true, true
+	alone := func(e entry) entry {
+		e.alone = true
+		return e
+	}
 	broken := one("TokenBucket, state with a fraction", func(q quota) core.Algorithm {
 		return core.TokenBucket{Rate: 7, Per: 3 * time.Second, Burst: q.limit}
 	})
@@ -51,26 +55,29 @@ func headgate() []entry {
 		}
 	}
 	return []entry{
-		bucket, broken,
-		one("FixedWindow", func(q quota) core.Algorithm {
+		alone(bucket), broken,
+		alone(one("FixedWindow", func(q quota) core.Algorithm {
 			return core.FixedWindow{Limit: q.limit, Window: q.per}
-		}),
-		one("SlidingWindow, two counters", func(q quota) core.Algorithm {
+		})),
+		alone(one("SlidingWindow, two counters", func(q quota) core.Algorithm {
 			return core.SlidingWindow{Limit: q.limit, Window: q.per}
-		}),
-		one("SlidingWindow, 10 buckets", func(q quota) core.Algorithm {
+		})),
+		alone(one("SlidingWindow, 10 buckets", func(q quota) core.Algorithm {
 			return core.SlidingWindow{Limit: q.limit, Window: q.window(time.Second), Buckets: 10}
-		}),
+		})),
 		one("SlidingWindow, 1000 buckets", func(q quota) core.Algorithm {
 			return core.SlidingWindow{Limit: q.limit, Window: q.window(time.Second), Buckets: 1000}
 		}),
-		one("SlidingLog", func(q quota) core.Algorithm {
+		alone(one("SlidingLog", func(q quota) core.Algorithm {
 			return core.SlidingLog{Windows: []core.Window{{Limit: min(q.limit, 10_000), Width: q.window(5 * time.Millisecond)}}}
-		}),
-		one("Calendar", func(q quota) core.Algorithm {
+		})),
+		alone(one("Calendar", func(q quota) core.Algorithm {
 			return core.Calendar{Limit: q.limit, Every: core.PeriodMonth, In: time.UTC}
-		}),
-		several(2), several(4), asking, blocked,
+		})),
+		alone(one("LeakyBucket", func(q quota) core.Algorithm {
+			return core.LeakyBucket{Rate: q.limit, Per: q.slow(), Capacity: q.limit}
+		})),
+		several(2), alone(several(4)), asking, blocked,
 	}
 }
 

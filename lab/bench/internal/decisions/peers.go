@@ -21,10 +21,10 @@ import (
 // peers is other libraries, as their documentation shows them, on the same client where they take one.
 func peers() []entry {
 	return []entry{
-		{name: "redis_rate v10 (GCRA)", kind: measure.Peer, many: true, cluster: true, make: redisRate(1)},
+		{name: "redis_rate v10 (GCRA)", kind: measure.Peer, many: true, cluster: true, alone: true, make: redisRate(1)},
 		{name: "redis_rate v10, 4 calls (not all or nothing)", kind: measure.Peer, allowedOnly: true, make: redisRate(4)},
-		{name: "ulule/limiter v3 (fixed window)", kind: measure.Peer, many: true, cluster: true, make: ululeLimiter},
-		{name: "throttled v2 (GCRA)", kind: measure.Peer, cluster: true, make: throttledLimiter},
+		{name: "ulule/limiter v3 (fixed window)", kind: measure.Peer, many: true, cluster: true, alone: true, make: ululeLimiter},
+		{name: "throttled v2 (GCRA)", kind: measure.Peer, cluster: true, alone: true, make: throttledLimiter},
 		{name: "go-zero PeriodLimit (fixed window)", kind: measure.Peer, make: periodLimit},
 		{name: "go-zero TokenLimit (token bucket)", kind: measure.Peer, make: tokenLimit},
 	}
@@ -144,7 +144,7 @@ return at`)
 					return err == nil, err
 				}, nil
 			}},
-		{name: "EVALSHA of a GET and a SET PX", kind: measure.Floor, cluster: true, allowedOnly: true,
+		{name: "EVALSHA of a GET and a SET PX", kind: measure.Floor, cluster: true, allowedOnly: true, alone: true,
 			make: func(b *bed, _ quota) (decide, error) {
 				names := prefixed(b.names, "script"+b.prefix)
 				return func(ctx context.Context, key int) (bool, error) {

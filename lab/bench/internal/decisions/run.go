@@ -25,7 +25,7 @@ type runner struct {
 func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Table, []report.Panel, error) {
 	client := s.Client()
 	defer func() { _ = client.Close() }()
-	b, err := newBed(s.Addr, client)
+	b, err := newBed(s.Addr, client, 0)
 	if err != nil {
 		return nil, nil, err
 	}

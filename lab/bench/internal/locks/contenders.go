@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -26,9 +27,10 @@ type acquire func(ctx context.Context, name string) (release func(context.Contex
 
 // entry is a line of the tables. What it makes is one client, with connections of its own as a process has them.
 type entry struct {
-	name string
-	kind measure.Kind
-	make func(*server.Server) (lock acquire, end func(), err error)
+	name  string
+	kind  measure.Kind
+	make  func(*server.Server) (lock acquire, end func(), err error)
+	alone bool // what a lone pair costs the server is counted
 }
 
 // validity is how long a lock outlives a holder that has died, the same for all.
@@ -36,17 +38,51 @@ const validity = 10 * time.Second
 
 func entries() []entry {
 	return []entry{
-		{"Mutex, in the queue", measure.Ours, mutex(nil)},
-		{"Mutex, asks every 1 ms", measure.Ours, mutex(semaphore.ConstantBackoff(time.Millisecond, 0))},
-		{"Semaphore of limit 1", measure.Ours, slots(1)},
-		{"Semaphore of 2 caps", measure.Ours, slots(2)},
-		{"redislock, asks every 1 ms", measure.Peer, bsm(time.Millisecond)},
-		{"redislock, asks every 10 ms", measure.Peer, bsm(10 * time.Millisecond)},
-		{"redsync v4, its defaults", measure.Peer, redsyncLock()},
+		{"Mutex, in the queue", measure.Ours, mutex(nil), true},
+		{"Mutex, asks every 1 ms", measure.Ours, mutex(semaphore.ConstantBackoff(time.Millisecond, 0)), false},
+		{"Semaphore of limit 1", measure.Ours, slots(1), false},
+		{"Semaphore of 2 caps", measure.Ours, slots(2), true},
+		{"redislock, asks every 1 ms", measure.Peer, bsm(time.Millisecond), true},
+		{"redislock, asks every 10 ms", measure.Peer, bsm(10 * time.Millisecond), false},
+		{"redsync v4, its defaults", measure.Peer, redsyncLock(), true},
 		{"redsync v4, asks every 1 ms", measure.Peer, redsyncLock(
-			redsync.WithRetryDelay(time.Millisecond), redsync.WithTries(10_000))},
-		{"rueidislock, majority of 1", measure.Peer, rueidisLock},
-		{"SET NX, asks every 1 ms", measure.Floor, setNX},
+			redsync.WithRetryDelay(time.Millisecond), redsync.WithTries(10_000)), false},
+		{"rueidislock, majority of 1", measure.Peer, rueidisLock, false},
+		{"SET NX, asks every 1 ms", measure.Floor, setNX, true},
+	}
+}
+
+// Alone makes the contenders of which lone pairs of an acquisition and a release are counted.
+func Alone(s *server.Server) (contenders []measure.Contender, end func(), err error) {
+	var ends []func()
+	end = func() {
+		for _, f := range ends {
+			f()
+		}
+	}
+	for _, e := range entries() {
+		if !e.alone {
+			continue
+		}
+		lock, close, err := e.make(s)
+		if err != nil {
+			end()
+			return nil, nil, fmt.Errorf("make %s: %w", e.name, err)
+		}
+		ends = append(ends, close)
+		contenders = append(contenders, measure.Contender{Name: e.name, Kind: e.kind, Do: pair(lock)})
+	}
+	return contenders, end, nil
+}
+
+// pair takes a lock of a key and gives it up.
+func pair(lock acquire) measure.Do {
+	return func(ctx context.Context, _, key int) (bool, error) {
+		release, err := lock(ctx, "own-"+strconv.Itoa(key))
+		if err != nil {
+			return false, err
+		}
+		return true, release(ctx)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/lab/bench/internal/measure"
@@ -37,14 +36,10 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 	driver := &measure.Driver{Meter: s.Usage}
 	contenders := make([]measure.Contender, len(all))
 	for i, c := range all {
-		lock := locks[i][0]
+		take := pair(locks[i][0])
 		contenders[i] = c.Contender
 		contenders[i].Do = func(ctx context.Context, worker, _ int) (bool, error) {
-			release, err := lock(ctx, "own-"+strconv.Itoa(worker))
-			if err != nil {
-				return false, err
-			}
-			return true, release(ctx)
+			return take(ctx, 0, worker)
 		}
 	}
 	free, err := uncontended(ctx, plan, driver, ping, contenders)

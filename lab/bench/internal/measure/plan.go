@@ -17,6 +17,10 @@ type Plan struct {
 	Workers [4]int
 	// Keys are four numbers of keys, the first of them 1. The third is that of spread loads.
 	Keys [4]int
+	// Calls is how many a lone caller makes whose instructions are counted, and each process of a fleet.
+	Calls int
+	// Fleet is a number of processes with one caller each.
+	Fleet int
 }
 
 // Busy is the number of callers where one number has to do.

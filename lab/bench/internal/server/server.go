@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,12 +37,17 @@ type Server struct {
 
 // Start runs the redis-server in PATH on a free port and waits until it answers.
 func Start(ctx context.Context, args ...string) (*Server, error) {
+	return startUnder(ctx, nil, args)
+}
+
+// startUnder runs a server by a program that takes it and its arguments as arguments of its own, if one is named.
+func startUnder(ctx context.Context, by, args []string) (*Server, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("find a server to measure: %w", err)
 	}
 	for attempt := 1; ; attempt++ {
-		s, err := start(ctx, path, args)
+		s, err := start(ctx, append(slices.Clip(by), path), args)
 		// What was free a moment ago may be taken.
 		if err == nil || attempt == 5 || ctx.Err() != nil {
 			return s, err
@@ -49,7 +55,7 @@ func Start(ctx context.Context, args ...string) (*Server, error) {
 	}
 }
 
-func start(ctx context.Context, path string, args []string) (*Server, error) {
+func start(ctx context.Context, program, args []string) (*Server, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
@@ -61,9 +67,10 @@ func start(ctx context.Context, path string, args []string) (*Server, error) {
 	s := &Server{
 		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), port: port, dir: dir, exited: make(chan struct{}),
 	}
-	s.cmd = exec.Command(path, append([]string{
+	args = append([]string{
 		"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--appendonly", "no", "--daemonize", "no",
-	}, args...)...)
+	}, args...)
+	s.cmd = exec.Command(program[0], append(slices.Clip(program[1:]), args...)...)
 	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = dir, &s.log, &s.log
 	// A terminal's Ctrl-C is for this program, which stops the server after its last command.
 	apart(s.cmd)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate/lab/bench/internal/locks"
+	"github.com/headgate/headgate/lab/bench/internal/lone"
 	"github.com/headgate/headgate/lab/bench/internal/measure"
 	"github.com/headgate/headgate/lab/bench/internal/report"
 )
@@ -14,6 +15,8 @@ type names struct {
 	busy, crowd        string // numbers of callers
 	keys               string
 	lone, denied       column
+	alone, aloneLock   column // instructions
+	fleet              column
 	spread, spreadMany column
 	hot, hotMany       column
 	spreadCPU, hotCPU  column
@@ -38,9 +41,11 @@ func namesOf(plan measure.Plan) names {
 	work := "Work of the server, " + busy + " callers"
 	return names{
 		busy: busy, crowd: crowd, keys: keys,
-		size:   column{table: "Size of a program", name: "stripped, KB"},
-		text:   column{table: "Size of a program", name: "instructions, KB"},
-		lone:   column{table: "One caller, one key, allowed", name: "p50 / PING"},
+		size:  column{table: "Size of a program", name: "stripped, KB"},
+		text:  column{table: "Size of a program", name: "instructions, KB"},
+		lone:  column{table: "One caller, one key, allowed", name: "p50 / PING"},
+		alone: column{table: lone.Decisions, name: "/ EVALSHA"}, aloneLock: column{table: lone.Locks, name: "/ EVALSHA"},
+		fleet:  column{table: lone.FleetTitle(plan), name: "CPU"},
 		denied: column{table: "One key, denied", name: "p50, 1 caller"},
 		spread: column{table: spread, name: "@" + busy}, spreadMany: column{table: spread, name: "@" + crowd},
 		hot: column{table: hot, name: "@" + busy}, hotMany: column{table: hot, name: "@" + crowd},

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/lab/bench/internal/report"
 )
 
-// Write writes five lines and a table about what was measured. Lines without a figure are left out.
+// Write writes six lines and a table about what was measured. Lines without a figure are left out.
 func Write(w io.Writer, plan measure.Plan, tables []report.Table, before Before) error {
 	c := &cells{tables: tables}
 	n := namesOf(plan)
@@ -47,6 +47,7 @@ func Write(w io.Writer, plan measure.Plan, tables []report.Table, before Before)
 const (
 	onRedis   = "net/http, go-redis and Headgate on Redis"
 	bucket    = "TokenBucket"
+	window    = "FixedWindow"
 	queued    = "Mutex, in the queue"
 	inProcess = "Gate in memory, TokenBucket"
 	limiters  = "sync.Map of rate.Limiter" // the peer that knows keys
@@ -116,6 +117,9 @@ func (n *names) lines(c *cells) (all lines) {
 	add("**One caller.** A decision takes %s times as long as a PING; that of the best peer %s "+
 		"times. A remembered denial takes %s µs and no round trip.",
 		c.line(n.lone, bucket), peer(n.lone, least), c.line(n.denied, bucket))
+	add("**Alone.** A fleet of small processes shares no round trip. There a lone decision makes redis-server execute %s "+
+		"times the instructions of an EVALSHA of a GET and a SET, and a FixedWindow %s times; one of the best peer %s times.",
+		c.line(n.alone, bucket), c.line(n.alone, window), peer(n.alone, least))
 	add("**Locks.** A lock that nobody else wants takes %s PINGs, that of the best peer %s. Among "+
 		clientsOf+" clients it changes hands in %s µs (p50), that of the best peer in %s µs.",
 		c.line(n.pair, queued), peer(n.pair, least), c.line(n.handOff, queued), peer(n.handOff, least))
