@@ -9,26 +9,25 @@ import (
 )
 
 // admit waits for room, spends the charges and takes the slot.
-func (x *exchange) admit(w *wait) (p *pass, err error) {
-	defer func() {
-		w.end()
-		w.release() // unless the request was admitted with it
-	}()
+func (x *exchange) admit() (*pass, error) {
+	defer x.end()
 	for {
-		if err := w.behind(); err != nil {
+		if err := x.behind(); err != nil {
 			return nil, err
 		}
-		p, denied, err := x.try(w)
-		if p != nil && p.slot.lost() { // it must not be sent
+		p, denied, err := x.try()
+		switch {
+		case err != nil:
+			return nil, err
+		case p != nil && !p.slot.lost():
+			return p, nil
+		case p != nil: // it must not be sent
 			p.cancel()
 			p.release()
-			continue
-		}
-		if p != nil || err != nil {
-			return p, err
-		}
-		if err := w.forRoom(denied); err != nil {
-			return nil, err
+		default:
+			if err := x.forRoom(denied); err != nil {
+				return nil, err
+			}
 		}
 	}
 }
@@ -37,18 +36,18 @@ func (x *exchange) admit(w *wait) (p *pass, err error) {
 // asks for everything at once. If the slot or a rule has no room, and the request may wait, it
 // waits for the slot first: a rule whose units are spent before the wait for a slot would see them
 // used much later.
-func (x *exchange) try(w *wait) (*pass, *denial, error) {
-	if n := x.known(); n != nil {
-		return nil, n, nil
+func (x *exchange) try() (*pass, *BusyError, error) {
+	if known := x.known(); known.rank != byNothing {
+		return nil, known, nil
 	}
-	if x.caps == nil || w.lease != nil {
-		return x.reserve(w)
+	if x.caps == nil || x.lease != nil {
+		return x.reserve()
 	}
-	if err := x.settle(w); err != nil {
+	if err := x.settle(); err != nil {
 		return nil, nil, err
 	}
 	if x.t.spaced { // Admit would not space the requests
-		return x.slotFirst(w)
+		return x.slotFirst()
 	}
 	s := x.t.cfg.Slot.Semaphore
 	l, d, err := s.Admit(x.req.Context(), semaphore.Request{Caps: x.caps}, x.charges...)
@@ -56,15 +55,15 @@ func (x *exchange) try(w *wait) (*pass, *denial, error) {
 	if l != nil {
 		return x.pass(l, l.Reservation(), &d), nil, nil
 	}
+	denied := x.denial(&d, 0)
 	if err != nil {
-		err = x.slotError(w, err)
-		if w.left() == 0 || !errors.Is(err, ErrBusy) {
-			return nil, nil, err
+		if denied, err = x.noSlot(err); err != nil || x.left() == 0 {
+			return nil, denied, err
 		}
-	} else if denied := x.denial(&d, 0); denied.rank > byRule || denied.after > w.left() {
+	} else if denied.rank > byRule || denied.After > x.left() {
 		return nil, denied, nil
 	}
-	return x.slotFirst(w)
+	return x.slotFirst()
 }
 
 // settling is for how long a request takes no slot after Redis has answered again. Meanwhile those that
@@ -72,63 +71,62 @@ func (x *exchange) try(w *wait) (*pass, *denial, error) {
 const settling = 500 * time.Millisecond
 
 // settle waits if Redis has just answered again.
-func (x *exchange) settle(w *wait) error {
+func (x *exchange) settle() error {
 	left := settling - time.Since(time.Unix(0, x.t.unasked.Load()))
 	if left <= 0 || x.away(x.req.Context()) {
 		return nil
 	}
-	return w.sleep(min(left, w.left()))
+	return x.sleep(min(left, x.left()))
 }
 
 // slotFirst waits for a slot, and then spends the charges. It leaves the line first, because requests
 // that hold the slots may wait in it.
-func (x *exchange) slotFirst(w *wait) (p *pass, denied *denial, err error) {
-	w.leave()
+func (x *exchange) slotFirst() (p *pass, denied *BusyError, err error) {
+	x.leave()
 	s := x.t.cfg.Slot.Semaphore
-	w.lease, err = s.Acquire(x.req.Context(), semaphore.Request{
-		Caps: x.caps, MaxWait: w.left(), OnQueue: func(int) { w.begin(s.Name(), 0) },
+	x.lease, err = s.Acquire(x.req.Context(), semaphore.Request{
+		Caps: x.caps, MaxWait: x.left(), OnQueue: func(int) { x.begin(s.Name(), 0) },
 	})
 	if err != nil {
-		return nil, nil, x.slotError(w, err)
+		denied, err = x.noSlot(err)
+		return nil, denied, err
 	}
-	if err := w.behind(); err != nil {
+	if err := x.behind(); err != nil {
 		return nil, nil, err
 	}
-	if w.lease == nil {
-		return nil, new(denial), nil
+	if x.lease == nil {
+		return nil, new(BusyError), nil
 	}
-	return x.reserve(w)
+	return x.reserve()
 }
 
-// slotError returns the error of a request that gets no slot. It is a BusyError if another time may
-// be better.
-func (x *exchange) slotError(w *wait, err error) error {
-	name := x.t.cfg.Slot.Semaphore.Name()
+// noSlot returns what denies a request that gets no slot, or its error if no other time is better.
+func (x *exchange) noSlot(err error) (*BusyError, error) {
+	denied := &BusyError{Rule: x.t.cfg.Slot.Semaphore.Name(), rank: bySlot}
 	var full *semaphore.FullError
 	if errors.As(err, &full) {
-		busy := busyFor(name, full.RetryAfter)
-		busy.estimated = true
-		return w.busy(busy)
+		denied.After = full.RetryAfter
+		return denied, nil
 	}
 	for _, final := range []error{
 		core.ErrClosed, core.ErrMisconfigured, core.ErrCharge, core.ErrKey, semaphore.ErrRequest,
 		x.req.Context().Err(),
 	} {
 		if final != nil && errors.Is(err, final) {
-			return wrapped(err)
+			return nil, wrapped(err)
 		}
 	}
-	busy := busyFor(name, outageRetry) // Redis failed, and the semaphore fails closed
-	busy.Cause = err
-	return busy
+	denied.After = outageRetry // Redis failed, and the semaphore fails closed
+	denied.Cause = err
+	return denied, nil
 }
 
 // outageRetry is when a request may find that Redis answers again.
 const outageRetry = time.Second
 
 // reserve spends the charges, and waits until they may act.
-func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
-	left, asked := w.left(), time.Now()
+func (x *exchange) reserve() (*pass, *BusyError, error) {
+	left, asked := x.left(), time.Now()
 	paid, d, err := x.spend(left)
 	x.t.note(&d)
 	switch {
@@ -144,28 +142,22 @@ func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
 		}
 	}()
 	if rule := x.delayedBy(&d); rule != nil {
-		if denied, err := x.delay(w, paid, rule, d.Cause != nil, asked); denied != nil || err != nil {
+		if denied, err := x.delay(paid, rule, d.Cause != nil, asked); denied != nil || err != nil {
 			return nil, denied, err
 		}
 	}
 	goesOn = true
-	slot := w.lease
-	w.lease = nil // it is the pass's
+	slot := x.lease
+	x.lease = nil // it is the pass's
 	return x.pass(slot, paid, &d), nil, nil
 }
 
-// spend spends the charges, for at most that time later. The reservation is nil if there are none, or
-// if they are denied.
+// spend spends the charges, for at most that time later.
 func (x *exchange) spend(left time.Duration) (*core.Reservation, core.Decision, error) {
-	ctx, gate := x.req.Context(), x.t.cfg.Gate
-	if len(x.charged) == 0 {
-		d, err := gate.Decide(ctx, x.charges...)
-		return nil, d, err
-	}
 	if left == 0 && !x.t.spaced { // a Gate remembers what it denies to a Charge
-		return gate.Charge(ctx, x.charges...)
+		return x.t.cfg.Gate.Charge(x.req.Context(), x.charges...)
 	}
-	return gate.Reserve(ctx, left, x.charges...)
+	return x.t.cfg.Gate.Reserve(x.req.Context(), left, x.charges...)
 }
 
 // delayedBy returns the policy with the longest delay, or nil.
@@ -187,26 +179,26 @@ const overdue = 500 * time.Millisecond
 // a hold has expired, or another than the one that gave the reservation decides: Redis, or this process
 // while Redis does not answer. That one does not know the reservation.
 func (x *exchange) delay(
-	w *wait, paid *core.Reservation, by *core.Policy, local bool, asked time.Time,
-) (*denial, error) {
-	delay, slot := paid.Delay(), w.lease
+	paid *core.Reservation, by *core.Policy, local bool, asked time.Time,
+) (*BusyError, error) {
+	delay, slot := paid.Delay(), x.lease
 	due := time.Now().Add(delay)
-	w.begin(by.Name(), delay)
-	if err := w.sleep(delay); err != nil {
+	x.begin(by.Name(), delay)
+	if err := x.sleep(delay); err != nil {
 		return nil, err
 	}
-	d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.charges[:len(x.asks)]...)
+	d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.asks...)
 	switch {
 	case err != nil:
 		return nil, wrapped(err)
 	case !d.Allowed:
 		return x.denial(&d, 0), nil
-	case time.Since(due) > overdue || w.lease != slot || !paid.Kept():
-		return new(denial), nil
+	case time.Since(due) > overdue || x.lease != slot || !paid.Kept():
+		return new(BusyError), nil
 	}
 	x.t.note(&d)
 	if away := d.Cause != nil; away != local || !away && x.t.unasked.Load() > asked.UnixNano() {
-		return new(denial), nil
+		return new(BusyError), nil
 	}
 	return nil, nil
 }

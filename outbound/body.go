@@ -17,12 +17,12 @@ func now() time.Time { return time.Now() }
 // watch ends the pass when the body of a response has been read to its end, breaks off or is
 // closed, or when the context of the request ends. It ends the pass now if the whole body is in
 // memory, so that a request that is sent again has one pass at a time.
-func (p *pass) watch(res *http.Response, whole bool) {
+func (p *pass) watch(res *http.Response) {
 	switch {
-	case res.Body == http.NoBody || whole:
+	case p.x.whole:
 		p.end()
 		return
-	case p.stop == nil && p.stream == nil && !p.settles():
+	case p.stop == nil && p.stream == nil && !p.x.t.settles:
 		return
 	}
 	b := &body{inner: res.Body, pass: p}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/outbound/internal/signal"
 )
 
 // ErrBusy is wrapped by every BusyError.
@@ -28,8 +29,21 @@ type BusyError struct {
 	// whose deadline is too early, or that of Redis. Otherwise it is nil.
 	Cause error
 
-	estimated bool // After is, so asking again soon may help
+	rank rank
+	on   lineKey
+	rest time.Duration // of what it waits on, or core.Never
 }
+
+// rank is what denies a request. The highest one names the error, and of one rank the longest.
+type rank uint8
+
+const (
+	byNothing  rank = iota // the request has lost what it had, and may ask again
+	byRule                 // a rule without room
+	byCooldown             // a key that cools
+	bySpent                // a key that cools because it is spent
+	bySlot                 // no slot, or no one that gives any: After is an estimate
+)
 
 func (e *BusyError) Error() string {
 	text := fmt.Sprintf("%v: no room under %s", ErrBusy, e.Rule)
@@ -54,11 +68,72 @@ func (e *BusyError) Unwrap() []error {
 	return []error{ErrBusy, e.Cause}
 }
 
-// busyFor returns the error of a request that has no room under a rule for that time.
-func busyFor(rule string, after time.Duration) *BusyError {
-	e := &BusyError{Rule: rule, After: after}
-	if after != core.Never {
-		e.At = time.Now().Add(after)
+// busy completes the error of a request that would have to wait for too long.
+func (x *exchange) busy(e *BusyError) *BusyError {
+	if e.After != core.Never {
+		e.At = time.Now().Add(e.After)
+		if e.Cause == nil && !e.Spent {
+			e.Cause = x.cause
+		}
 	}
 	return e
+}
+
+// denial returns why a decision denies, where reservations could be for later by that time.
+func (x *exchange) denial(d *core.Decision, later time.Duration) *BusyError {
+	e := &BusyError{Cause: d.Cause}
+	for i, r := range d.Results() {
+		x.add(e, i, r, later)
+	}
+	return e
+}
+
+// known returns the denial by cooldowns that this process remembers, if there is one.
+func (x *exchange) known() *BusyError {
+	e := new(BusyError)
+	for i, ask := range x.asks {
+		if r, ok := blocked(x.t.cfg.Gate, ask); ok {
+			x.add(e, i, r, 0)
+		}
+	}
+	return e
+}
+
+// add adds the result of a charge to a denial. This process heeds the cooldowns that it learns of when
+// Redis does not answer.
+func (x *exchange) add(e *BusyError, i int, r core.Result, later time.Duration) {
+	if r.Allowed || r.Policy.Shadow() {
+		return
+	}
+	n := BusyError{
+		Rule: r.Policy.Name(), Cause: e.Cause,
+		rank: byRule, on: lineKey{r.Policy, x.charges[i].Key}, rest: afterOf(r, later),
+	}
+	if i < len(x.asks) {
+		n.rank = byCooldown
+		if n.Spent = reasonOf(r) == int64(signal.Spent); n.Spent {
+			n.rank = bySpent
+			n.Rule = spentName
+		}
+		if r.Source == core.SourceRedis {
+			heed(x.t.cfg.Gate, r.Policy, n.on.key, r.RetryAfter, reasonOf(r))
+		}
+	}
+	n.After = max(e.After, n.rest)
+	if n.rank > e.rank || n.rank == e.rank && n.rest > e.rest {
+		*e = n
+	}
+	e.After = n.After
+}
+
+// afterOf returns when a charge that denies may have room, where reservations could be for later by
+// that time.
+func afterOf(r core.Result, later time.Duration) time.Duration {
+	switch r.Policy.Algorithm().(type) {
+	case core.TokenBucket, core.LeakyBucket:
+		if r.RetryAfter != core.Never && r.Source != core.SourceLocal && r.KeptAfter() == 0 {
+			return r.RetryAfter + later
+		}
+	}
+	return r.RetryAfter
 }

@@ -73,27 +73,32 @@ func (x *exchange) scope(s signal.Scope) (key core.Key, ok bool) {
 	case signal.Request:
 		return key, false
 	}
-	return x.narrowest(), true
+	if x.model == (core.Key{}) {
+		return x.account(), true
+	}
+	return x.model, true
 }
 
 // refused begins the cooldown of a refusal of a request that was sent at that time, and returns how
-// long it lasts. A refusal that says nothing of other requests begins none.
-func (x *exchange) refused(status int, s signal.Signal, sent time.Time) (rest time.Duration, cools bool) {
+// long nothing may be sent. A refusal that says nothing of other requests begins none.
+func (x *exchange) refused(status int, s signal.Signal, sent time.Time) *BusyError {
+	busy := &BusyError{Rule: coolingName, After: core.Never}
+	if busy.Spent = s.Reason == signal.Spent; busy.Spent {
+		busy.Rule = spentName
+	}
 	key, ok := x.scope(s.Scope)
 	// A 400 is the request's own fault as a rule: one that calls the account spent may be a mistake.
-	doubtful := s.Reason == signal.Spent && status == http.StatusBadRequest
-	if doubtful && !x.t.cool.doubts.within(x.account(), mostSpent) {
-		x.t.cool.doubts.add(x.account(), time.Now())
-		ok = false
+	if ok && busy.Spent && status == http.StatusBadRequest {
+		ok = time.Since(x.t.cool.doubts.add(x.account())) <= mostSpent
 	}
-	if !ok {
-		return core.Never, false
+	if ok {
+		busy.After = x.coolKey(key, status, s, sent)
 	}
-	return x.begin(key, status, s, sent), true
+	return x.busy(busy)
 }
 
-// begin begins the cooldown of a key, tells the observer, and returns for how long the key cools.
-func (x *exchange) begin(key core.Key, status int, s signal.Signal, sent time.Time) time.Duration {
+// coolKey begins the cooldown of a key, tells the observer, and returns for how long the key cools.
+func (x *exchange) coolKey(key core.Key, status int, s signal.Signal, sent time.Time) time.Duration {
 	c := x.t.cool
 	e := CooldownEvent{
 		Request: x.given, Key: key, Status: status,
@@ -104,14 +109,14 @@ func (x *exchange) begin(key core.Key, status int, s signal.Signal, sent time.Ti
 		growth = c.spent
 	}
 	if e.Guessed {
-		c.guessed.add(key, time.Now())
+		c.guessed.add(key)
 	}
 	ctx := context.WithoutCancel(x.req.Context())
 	e.For, e.Err = block(ctx, x.t.cfg.Gate, c.policy, key, growth, hub.Cooldown{
 		For: min(s.Wait, x.t.cfg.Longest), Age: time.Since(sent), Reason: int64(s.Reason),
 	})
 	if x.t.cfg.Observe != nil && (e.For > 0 || e.Err != nil) {
-		x.t.observe(ctx, &e)
+		x.t.cfg.Observe(ctx, &e)
 	}
 	return e.For
 }
@@ -121,10 +126,10 @@ func (x *exchange) begin(key core.Key, status int, s signal.Signal, sent time.Ti
 func (x *exchange) served(sent time.Time) {
 	c := x.t.cool
 	c.doubts.take(x.account(), sent)
-	for _, key := range x.asks {
-		if c.guessed.take(key, sent) {
+	for _, ask := range x.asks {
+		if c.guessed.take(ask.Key, sent) {
 			ctx := context.WithoutCancel(x.req.Context())
-			x.t.tasks.Go(func() { _ = forgive(ctx, x.t.cfg.Gate, c.policy, key) }) // they stay long
+			x.t.tasks.Go(func() { _ = forgive(ctx, x.t.cfg.Gate, c.policy, ask.Key) }) // they stay long
 		}
 	}
 }
@@ -139,22 +144,17 @@ type marks struct {
 	at   map[core.Key]time.Time
 }
 
-func (m *marks) add(key core.Key, at time.Time) {
+// add marks a key now, and returns when it was marked before.
+func (m *marks) add(key core.Key) (before time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.at == nil || len(m.at) >= maxMarks {
 		m.at = make(map[core.Key]time.Time)
 	}
-	m.at[key] = at
+	before = m.at[key]
+	m.at[key] = time.Now()
 	m.some.Store(true)
-}
-
-// within reports whether a key has a mark that is at most that old.
-func (m *marks) within(key core.Key, age time.Duration) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	at, ok := m.at[key]
-	return ok && time.Since(at) <= age
+	return before
 }
 
 // take removes a mark that was made before a time, and reports whether there was one.

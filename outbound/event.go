@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -67,6 +66,3 @@ type LowerEvent struct {
 
 // EventName returns "lower".
 func (e *LowerEvent) EventName() string { return "lower" }
-
-// observe tells the observer. Callers make the event only if there is one.
-func (t *Transport) observe(ctx context.Context, e core.Event) { t.cfg.Observe(ctx, e) }

@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"cmp"
 	"net/http"
 	"time"
 
@@ -9,7 +8,7 @@ import (
 	"github.com/headgate/headgate/core/semaphore"
 )
 
-// exchange is one request and what it is charged.
+// exchange is one request: what it is charged, how it waits, and what its responses tell.
 type exchange struct {
 	t       *Transport
 	given   *http.Request // as the caller made it
@@ -17,47 +16,44 @@ type exchange struct {
 	measure Measure       // or nil
 	from    derivation    // the context of req
 
-	asks    []core.Key    // whose cooldowns it obeys: those of the first charges
-	model   core.Key      // of asks, or zero
-	route   core.Key      // of asks, or zero
-	charges []core.Charge // the asks and the rules
-	charged []charged     // one for each charge of a rule
+	model   core.Key      // or zero
+	route   core.Key      // or zero
+	charges []core.Charge // first those that ask about cooldowns, and then those of the rules
+	asks    []core.Charge // the former, of which the first is of the account
+	ruled   []ruled       // one for each charge of a rule
 	caps    []semaphore.Cap
+	waiting
 
-	began  time.Time
-	waited time.Duration
+	began time.Time
 	// retries is how often the request may be sent again, and sent how often it was sent.
 	retries, sent int
 	unsent        bool // the last sending has failed before anything was sent
-	wait          wait
-	// refusal is what the last response has told, or nil if it refuses nothing.
-	refusal *refusal
-
-	// room is where the slices begin, so that few rules cost no further allocation.
-	room struct {
-		asks    [2]core.Key
-		charges [4]core.Charge
-		charged [2]charged
-	}
+	// refusal is what the last response has told, or nil if it refuses nothing. Waiting does not help
+	// if that began no cooldown. whole reports that the body of the response is in memory.
+	refusal *BusyError
+	whole   bool
 }
 
-// charged is one rule and what it charges a request.
-type charged struct {
-	rule  *Rule
-	key   core.Key
-	cost  int64
-	limit core.Key // of asks, for a rule with a Limit
+// ruled is a rule that charges a request.
+type ruled struct {
+	*Rule
+	cooldown core.Key // where nothing is left of Rule.Limit until a reset, or zero
+	left     int64    // under the rule when it admitted the request, or -1 if that is unknown
 }
 
 // open derives the charges of a request, and decides nothing. The exchange is not nil.
 func (t *Transport) open(req *http.Request) (*exchange, error) {
 	x := &exchange{t: t, given: req, began: time.Now()}
-	x.from.Context = req.Context()
-	x.req = req.WithContext(&x.from)
-	if t.cfg.Credential != nil {
-		credential := t.cfg.Credential(req)
-		x.from.credential = &credential
+	x.from = derivation{Context: req.Context(), model: ModelOf(req.Context())}
+	switch outer := derivationOf(req.Context()); {
+	case t.cfg.Credential != nil:
+		x.from.credential = hashed(t.cfg.Credential(req))
+	case outer != nil && outer.credential != "":
+		x.from.credential = outer.credential
+	default:
+		x.from.credential = hashed(credentials(req))
 	}
+	x.req = req.WithContext(&x.from)
 	if t.cfg.Meter != nil {
 		m, err := t.cfg.Meter.Measure(x.req)
 		if err != nil {
@@ -76,63 +72,49 @@ func (x *exchange) derive() error {
 	if err != nil {
 		return err
 	}
-	x.asks = append(x.room.asks[:0], account)
-	if err := x.askBelow(&x.model, account, x.from.model); err != nil {
+	x.asks = []core.Charge{x.t.cool.ask(account)}
+	if x.model, err = x.askBelow(account, x.from.model); err != nil {
 		return err
 	}
-	x.from.of, x.from.keys = x.req, x.asks
 	if x.t.cfg.Route != nil {
-		if err := x.askBelow(&x.route, account, x.t.cfg.Route(x.req), "route"); err != nil {
+		if x.route, err = x.askBelow(account, x.t.cfg.Route(x.req), "route"); err != nil {
 			return err
 		}
 	}
-	x.charged = x.room.charged[:0]
+	var rules []core.Charge
 	for i := range x.t.cfg.Rules {
-		if err := x.charge(&x.t.cfg.Rules[i]); err != nil {
+		r := ruled{Rule: &x.t.cfg.Rules[i]}
+		if r.Skip != nil && r.Skip(x.req) {
+			continue
+		}
+		c, err := r.charge(x.req, x.measure)
+		if err != nil {
 			return err
 		}
+		if r.Limit != "" {
+			if r.cooldown, err = x.askBelow(c.Key, r.Policy.Name(), "limit"); err != nil {
+				return err
+			}
+		}
+		x.ruled = append(x.ruled, r)
+		rules = append(rules, c)
 	}
-	x.charges = x.room.charges[:0]
-	for _, key := range x.asks {
-		x.charges = append(x.charges, x.t.cool.ask(key))
-	}
-	for _, c := range x.charged {
-		x.charges = append(x.charges, core.Charge{
-			Policy: c.rule.Policy, Key: c.key, Cost: cmp.Or(c.cost, core.NoCost), Clamp: c.rule.Clamp,
-		})
-	}
+	x.charges = append(x.asks, rules...)
 	return x.deriveCaps()
 }
 
-// charge derives what a rule charges, and asks about the cooldown of its limit.
-func (x *exchange) charge(rule *Rule) (err error) {
-	if rule.Skip != nil && rule.Skip(x.req) {
-		return nil
-	}
-	c := charged{rule: rule}
-	if c.key, err = rule.Key(x.req); err != nil {
-		return wrapped(err)
-	}
-	if c.cost, err = rule.cost(x.req, x.measure); err != nil {
-		return err
-	}
-	if rule.Limit != "" {
-		err = x.askBelow(&c.limit, c.key, rule.Policy.Name(), "limit")
-	}
-	x.charged = append(x.charged, c)
-	return err
-}
-
-// askBelow asks about the cooldown of a key with further parts, unless the first is empty.
-func (x *exchange) askBelow(into *core.Key, key core.Key, part string, more ...string) (err error) {
+// askBelow asks about the cooldown of a key with further parts, and returns that, unless the part is
+// empty.
+func (x *exchange) askBelow(key core.Key, part string, before ...string) (core.Key, error) {
 	if part == "" {
-		return nil
+		return core.Key{}, nil
 	}
-	if *into, err = below(key, append(more, part)...); err != nil {
-		return wrapped(err)
+	key, err := below(key, append(before, part)...)
+	if err != nil {
+		return key, wrapped(err)
 	}
-	x.asks = append(x.asks, *into)
-	return nil
+	x.asks = append(x.asks, x.t.cool.ask(key))
+	return key, nil
 }
 
 func (x *exchange) deriveCaps() error {
@@ -151,13 +133,5 @@ func (x *exchange) deriveCaps() error {
 	return nil
 }
 
-// narrowest returns the key of the request's model, or of its account if it has none.
-func (x *exchange) narrowest() core.Key {
-	if x.model == (core.Key{}) {
-		return x.account()
-	}
-	return x.model
-}
-
 // account returns the key of the request's account.
-func (x *exchange) account() core.Key { return x.asks[0] }
+func (x *exchange) account() core.Key { return x.asks[0].Key }

@@ -34,9 +34,6 @@ func ByHost(r *http.Request) (core.Key, error) {
 // The default is wrong for credentials that change, such as OAuth tokens, for accounts with several
 // keys, and for credentials elsewhere: name the account in Config.Credential.
 func ByCredential(r *http.Request) (core.Key, error) {
-	if keys := derivedKeys(r); keys != nil {
-		return keys[0], nil
-	}
 	host, err := hostOf(r)
 	if err != nil {
 		return core.Key{}, err
@@ -50,9 +47,6 @@ func ByCredential(r *http.Request) (core.Key, error) {
 // ByModel returns the key of ByCredential and below it the model that Config.Meter has read from
 // the request. A request without a model is an error that wraps core.ErrKey.
 func ByModel(r *http.Request) (core.Key, error) {
-	if keys := derivedKeys(r); len(keys) > 1 {
-		return keys[1], nil
-	}
 	account, err := ByCredential(r)
 	if err != nil {
 		return core.Key{}, err
@@ -65,53 +59,36 @@ func ByModel(r *http.Request) (core.Key, error) {
 }
 
 // derivation is the context of a request whose keys are derived. It knows what ByCredential and
-// ByModel read, and what they return once that is known: several rules ask for the same key, and
-// each would take a hash.
+// ByModel read: several rules ask for the same, and each would take a hash.
 type derivation struct {
 	context.Context
-	credential *string // that of Config.Credential, or nil
+	credential string // a hash, or empty
 	model      string
-	of         *http.Request // whose keys are known, or nil; a KeyFunc may ask for those of another
-	keys       []core.Key    // of ByCredential, and of ByModel if there is a model
 }
 
-type (
-	derivationContextKey struct{}
-	modelContextKey      struct{}
-	credentialContextKey struct{}
-)
+type derivationContextKey struct{}
 
-// Value implements context.Context. An outer Transport may know what this one does not.
+// Value implements context.Context.
 func (d *derivation) Value(key any) any {
-	switch key.(type) {
-	case derivationContextKey:
+	if key == (derivationContextKey{}) {
 		return d
-	case modelContextKey:
-		if d.model != "" {
-			return d.model
-		}
-	case credentialContextKey:
-		if d.credential != nil {
-			return *d.credential
-		}
 	}
 	return d.Context.Value(key)
 }
 
-// derivedKeys returns the keys of a request if they are known, or nil.
-func derivedKeys(r *http.Request) []core.Key {
-	d, ok := r.Context().Value(derivationContextKey{}).(*derivation)
-	if !ok || d.of != r {
-		return nil
-	}
-	return d.keys
+// derivationOf returns what is known of the request of a context, or nil.
+func derivationOf(ctx context.Context) *derivation {
+	d, _ := ctx.Value(derivationContextKey{}).(*derivation)
+	return d
 }
 
 // ModelOf returns the model that Config.Meter has read from the request of a context, or "". It is
 // for a KeyFunc.
 func ModelOf(ctx context.Context) string {
-	model, _ := ctx.Value(modelContextKey{}).(string)
-	return model
+	if d := derivationOf(ctx); d != nil {
+		return d.model
+	}
+	return ""
 }
 
 // below returns a key with further parts.
@@ -138,32 +115,30 @@ var credentialHeaders = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-
 
 // credential returns a hash of the credentials of a request, or "" if it has none.
 func credential(r *http.Request) string {
-	var room [256]byte
-	all := room[:0]
-	if name, ok := r.Context().Value(credentialContextKey{}).(string); ok {
-		all = append(all, name...)
-	} else {
-		all = appendCredentials(all, r)
+	if d := derivationOf(r.Context()); d != nil {
+		return d.credential
 	}
-	if len(all) == 0 {
-		return ""
-	}
-	sum := sha256.Sum256(all)
-	return string(base64.RawURLEncoding.AppendEncode(all[:0], sum[:16]))
+	return hashed(credentials(r))
 }
 
-// appendCredentials appends the credentials that stand in a request.
-func appendCredentials(all []byte, r *http.Request) []byte {
+// hashed returns a hash of credentials, or "" of none.
+func hashed(credentials string) string {
+	if credentials == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(credentials))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// credentials returns the credentials that stand in a request.
+func credentials(r *http.Request) (all string) {
 	for _, name := range credentialHeaders {
 		for _, value := range r.Header[name] {
-			all = append(append(append(all, name...), 0), accessKey(value)...)
-			all = append(all, 0)
+			all += name + "\x00" + accessKey(value) + "\x00"
 		}
 	}
-	if strings.Contains(r.URL.RawQuery, "key=") {
-		for _, value := range r.URL.Query()["key"] {
-			all = append(append(append(all, "key\x00"...), value...), 0)
-		}
+	for _, value := range r.URL.Query()["key"] {
+		all += "key\x00" + value + "\x00"
 	}
 	return all
 }

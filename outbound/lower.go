@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/outbound/internal/signal"
@@ -14,35 +15,34 @@ import (
 //
 // It spends units until a limit that is lower by what is left is reached, in one step. So of any
 // number of responses, at any number of replicas, the lowest count holds, and none counts twice.
-func (p *pass) lower(told []signal.Remaining, status int) {
+func (x *exchange) lower(told []signal.Remaining, status int, sent time.Time) {
 	for _, r := range told {
-		for i := range p.x.charged {
-			c := &p.x.charged[i]
+		for i, rule := range x.ruled {
 			switch {
-			case c.rule.Limit != r.Name:
+			case rule.Limit != r.Name:
 			case r.Remaining == 0 && r.Reset > 0 && !r.Refills:
 				s := signal.Signal{Reason: signal.Slow, Wait: r.Reset}
-				p.x.begin(c.limit, status, s, p.sent)
-			case r.Remaining < p.left[i]:
-				p.lowerTo(r.Remaining, p.x.charges[len(p.x.asks)+i])
+				x.coolKey(rule.cooldown, status, s, sent)
+			case r.Remaining < rule.left:
+				x.lowerTo(r.Remaining, x.charges[len(x.asks)+i])
 			}
 		}
 	}
 }
 
 // lowerTo lowers what is left under the rule of a charge.
-func (p *pass) lowerTo(left int64, c core.Charge) {
+func (x *exchange) lowerTo(left int64, c core.Charge) {
 	limit, most := lowered(c.Policy.Algorithm(), left)
 	if most <= 0 {
 		return
 	}
-	ctx := context.WithoutCancel(p.x.req.Context())
+	ctx := context.WithoutCancel(x.req.Context())
 	c.Cost = 1
 	c.Limit = limit
 	c.Clamp = false
-	n, _, err := p.x.t.cfg.Gate.SpendUpTo(ctx, most, c)
-	if p.x.t.cfg.Observe != nil && (n > 0 || err != nil) {
-		p.x.t.observe(ctx, &LowerEvent{Policy: c.Policy, Key: c.Key, Remaining: left, Spent: n, Err: err})
+	n, _, err := x.t.cfg.Gate.SpendUpTo(ctx, most, c)
+	if x.t.cfg.Observe != nil && (n > 0 || err != nil) {
+		x.t.cfg.Observe(ctx, &LowerEvent{Policy: c.Policy, Key: c.Key, Remaining: left, Spent: n, Err: err})
 	}
 }
 

@@ -19,34 +19,28 @@ type pass struct {
 	slot    slot
 	ctx     context.Context         // of the request as it is sent
 	stop    context.CancelCauseFunc // ends ctx, or nil without a slot
-	paid    *core.Reservation       // or nil if it was decided without receipts
-	left    []int64                 // what each charged rule had left, or -1 if that is unknown
+	paid    *core.Reservation
 	sent    time.Time
 	way     sending
 	res     *http.Response
 	stream  *signal.Events // or nil if the response is none whose status does not tell how it ends
 	refused bool           // by the response, or by an event of its stream
 	settled atomic.Bool
-
-	room [2]int64 // where left begins
 }
 
 // pass returns what the request was admitted with.
 func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Decision) *pass {
-	p := &pass{x: x, slot: slot{lease: l}, paid: paid}
-	p.left = p.room[:0]
-	for i := range x.charged {
-		left := int64(-1)
+	for i := range x.ruled {
+		x.ruled[i].left = -1
 		if r := d.At(len(x.asks) + i); r.Known && r.Source != core.SourceLocal {
-			left = r.Remaining
+			x.ruled[i].left = r.Remaining
 		}
-		p.left = append(p.left, left)
 	}
-	return p
+	return &pass{x: x, slot: slot{lease: l}, paid: paid}
 }
 
-// send sends the request, and returns the response and what it tells.
-func (p *pass) send() (*http.Response, *refusal, error) {
+// send sends the request, and returns the response.
+func (p *pass) send() (*http.Response, error) {
 	x := p.x
 	if p.ctx = x.req.Context(); p.slot.lease != nil {
 		p.ctx, p.stop = context.WithCancelCause(p.ctx)
@@ -66,9 +60,9 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 		if x.unsent = p.way.nothing(); x.unsent {
 			p.cancel()
 		}
-		return nil, nil, p.explain(err)
+		return nil, p.explain(err)
 	case res == nil:
-		return nil, nil, errNoResponse
+		return nil, errNoResponse
 	case res.Body == nil:
 		res.Body = http.NoBody
 	}
@@ -79,20 +73,19 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 	}()
 	res.Request = x.given
 	p.res = res
-	r := p.learn(res)
-	p.refused = r != nil
+	p.learn(res)
 	switch events := signal.EventsOf(res.StatusCode, res.Header); {
 	case events != nil:
 		p.stream = events
-	case r == nil && res.StatusCode < http.StatusInternalServerError:
+	case !p.refused && res.StatusCode < http.StatusInternalServerError:
 		x.served(p.sent)
 	}
 	if x.measure != nil {
 		x.measure.Response(res)
 	}
-	p.watch(res, r != nil && r.whole)
+	p.watch(res)
 	watched = true
-	return res, r, nil
+	return res, nil
 }
 
 var errNoResponse = errors.New("outbound: Base returned neither a response nor an error")
@@ -145,66 +138,40 @@ func (p *pass) settle() {
 	if p.stream != nil && !p.refused {
 		p.x.served(p.sent)
 	}
-	if !p.settles() {
+	if !p.x.t.settles {
 		return
 	}
 	x := p.x
 	actual := make([]int64, len(x.charges)) // the asks spend nothing
-	for i, c := range x.charged {
-		actual[len(x.asks)+i] = c.rule.actual(p, c.cost)
+	for i, r := range x.ruled {
+		at := len(x.asks) + i
+		actual[at] = r.actual(p, max(0, x.charges[at].Cost))
 	}
 	ctx := context.WithoutCancel(x.req.Context())
 	x.t.tasks.Go(func() { _ = p.paid.Settle(ctx, actual...) }) // core.Config.Observe sees errors
 }
 
-// settles reports whether something is to be settled when the response has ended.
-func (p *pass) settles() bool {
-	for _, c := range p.x.charged {
-		if c.rule.settles(p.x.measure != nil) {
-			return true
-		}
-	}
-	return false
-}
-
-// refusal is what a response tells that refuses a request.
-type refusal struct {
-	spent bool
-	cools bool          // it began a cooldown
-	whole bool          // the body is in memory
-	rest  time.Duration // of the cooldown, or core.Never
-}
-
-// busy returns the error of a request that may not be sent again now.
-func (r *refusal) busy() *BusyError {
-	e := busyFor(coolingName, r.rest)
-	if e.Spent = r.spent; r.spent {
-		e.Rule = spentName
-	}
-	return e
-}
-
-// learn reads what a response tells, and lets all replicas know. It returns nil unless the response
-// refuses.
-func (p *pass) learn(res *http.Response) *refusal {
+// learn reads what a response tells, and lets all replicas know.
+func (p *pass) learn(res *http.Response) {
+	x := p.x
+	x.refusal = nil
+	x.whole = res.Body == http.NoBody
 	var head []byte
-	r := &refusal{whole: res.Body == http.NoBody}
-	reads := !r.whole && signal.Refusal(res.StatusCode)
+	reads := !x.whole && signal.Refusal(res.StatusCode)
 	if reads {
-		head, r.whole = readAhead(res, signal.MaxBody)
+		head, x.whole = readAhead(res, signal.MaxBody)
 		head = decoded(res.Header, head, signal.MaxBody)
 	}
-	s := p.x.t.read(res, head)
-	p.lower(s.Remaining, res.StatusCode)
-	if s.Reason == signal.None {
-		return nil
+	s := x.t.read(res, head)
+	x.lower(s.Remaining, res.StatusCode, p.sent)
+	if p.refused = s.Reason != signal.None; !p.refused {
+		x.whole = res.Body == http.NoBody // otherwise a Meter may read along
+		return
 	}
-	if !reads && !r.whole { // Config.Read knows other statuses
-		_, r.whole = readAhead(res, signal.MaxBody)
+	if !reads && !x.whole { // Config.Read knows other statuses
+		_, x.whole = readAhead(res, signal.MaxBody)
 	}
-	r.spent = s.Reason == signal.Spent
-	r.rest, r.cools = p.x.refused(res.StatusCode, s, p.sent)
-	return r
+	x.refusal = x.refused(res.StatusCode, s, p.sent)
 }
 
 // look looks for a refusal in the next part of a stream, which begins a cooldown in the background.

@@ -1,6 +1,10 @@
 package outbound
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/core"
+)
 
 // Retry sends requests again that the upstream has refused because of a limit, after the cooldown
 // that the refusal began, and as its rules have room.
@@ -18,13 +22,13 @@ type Retry struct {
 // it wait.
 func (x *exchange) again(res *http.Response) bool {
 	r := x.refusal
-	return r != nil && r.cools && !r.spent && x.sent <= x.retries &&
+	return r != nil && r.After != core.Never && !r.Spent && x.sent <= x.retries &&
 		res.Header.Get("X-Should-Retry") != "false" && x.renew(res)
 }
 
 // renew gives a refused request a new body, and reports whether it can be sent again.
 func (x *exchange) renew(res *http.Response) bool {
-	if !x.refusal.whole || !x.rewind() {
+	if !x.whole || !x.rewind() {
 		return false
 	}
 	_ = res.Body.Close() // it is in memory, and can still be read

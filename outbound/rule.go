@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 
@@ -77,21 +78,26 @@ func (r *Rule) settles(metered bool) bool {
 		metered && r.Cost == nil && r.measured()
 }
 
-// cost returns what a request spends under the rule.
-func (r *Rule) cost(req *http.Request, m Measure) (cost int64, err error) {
+// charge returns what a request is charged under the rule.
+func (r *Rule) charge(req *http.Request, m Measure) (core.Charge, error) {
+	c := core.Charge{Policy: r.Policy, Cost: 1, Clamp: r.Clamp}
+	key, err := r.Key(req)
+	if err != nil {
+		return c, wrapped(err)
+	}
+	c.Key = key
 	switch {
 	case r.Cost != nil:
-		cost = r.Cost(req)
+		c.Cost = r.Cost(req)
 	case m != nil && r.measured():
-		cost = m.Estimate(r.Policy.Unit())
-	default:
-		cost = 1
+		c.Cost = m.Estimate(r.Policy.Unit())
 	}
-	if cost < 0 {
-		err = fmt.Errorf("outbound: %w: the cost under %s is %d: it must not be negative",
-			core.ErrCharge, r.Policy.Name(), cost)
+	if c.Cost < 0 {
+		return c, fmt.Errorf("outbound: %w: the cost under %s is %d: it must not be negative",
+			core.ErrCharge, r.Policy.Name(), c.Cost)
 	}
-	return cost, err
+	c.Cost = cmp.Or(c.Cost, core.NoCost)
+	return c, nil
 }
 
 // actual returns what the request of a pass has cost under the rule.

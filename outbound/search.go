@@ -77,7 +77,7 @@ func (s *search) run(order []*Upstream) (*http.Response, error) {
 		if res, over, err := s.ask(first, wait, busy); over {
 			return res, err
 		}
-		if e := busy.Busy[first.Name]; e != nil && e.estimated { // the queue may be full
+		if e := busy.Busy[first.Name]; e != nil && e.rank == bySlot { // the queue may be full
 			rest := min(turn-time.Since(began), time.Until(s.until))
 			if err := first.Transport.keeper.Sleep(s.given.Context(), rest); err != nil {
 				closeBody(s.req)
@@ -97,7 +97,7 @@ func (s *search) patience(busy *PoolBusyError, order []*Upstream) time.Duration 
 	switch {
 	case e.Spent || e.soon() > left:
 		return 0
-	case e.estimated:
+	case e.rank == bySlot:
 		return min(left, turn)
 	}
 	spread := time.Duration(0)
@@ -107,7 +107,7 @@ func (s *search) patience(busy *PoolBusyError, order []*Upstream) time.Duration 
 	for _, u := range order {
 		if other := busy.Busy[u.Name]; other != nil && other != e && !other.Spent && other.After != core.Never {
 			soon := other.soon() + spread
-			if other.estimated {
+			if other.rank == bySlot {
 				soon = turn
 			}
 			left = min(left, max(soon, shortest))
@@ -119,7 +119,7 @@ func (s *search) patience(busy *PoolBusyError, order []*Upstream) time.Duration 
 // soon returns when to ask the upstream again.
 func (e *BusyError) soon() time.Duration {
 	switch {
-	case e.estimated:
+	case e.rank == bySlot:
 		return 0
 	case e.After == core.Never:
 		return core.Never
@@ -213,7 +213,7 @@ func (s *search) ask(
 		return res, true, nil
 	}
 	s.req, s.res = x.restored(), res
-	busy.Busy[u.Name] = x.refusal.busy()
+	busy.Busy[u.Name] = x.refusal
 	return nil, false, nil
 }
 

@@ -180,6 +180,6 @@ func (p *pass) retakeAfter(pause time.Duration) {
 
 // away reports whether Redis does not answer.
 func (x *exchange) away(ctx context.Context) bool {
-	d, err := x.t.cfg.Gate.Decide(ctx, x.charges[:len(x.asks)]...)
+	d, err := x.t.cfg.Gate.Decide(ctx, x.asks...)
 	return err != nil || d.Cause != nil
 }

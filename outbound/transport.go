@@ -21,10 +21,11 @@ import (
 type Transport struct {
 	cfg     Config
 	cool    *cooldowns
-	lines   *lines
+	lines   lines
 	tasks   *breaker.Tasks
 	keeper  *keeper.Keeper
 	spaced  bool // a rule lets requests go no closer to each other than its rate allows
+	settles bool // a rule may have to be settled when a response has ended
 	waiting atomic.Int64
 	unasked atomic.Int64 // when the circuit of Redis was last open, in nanoseconds since 1970
 }
@@ -47,11 +48,12 @@ func New(cfg Config) (*Transport, error) {
 		return nil, err
 	}
 	t := &Transport{
-		cfg: cfg, cool: cool, lines: newLines(), tasks: lent.Tasks, keeper: lent.Keeper,
+		cfg: cfg, cool: cool, lines: lines{all: make(map[lineKey]*line)}, tasks: lent.Tasks, keeper: lent.Keeper,
 	}
-	for _, r := range cfg.Rules {
-		_, leaks := r.Policy.Algorithm().(core.LeakyBucket)
+	for i := range cfg.Rules {
+		_, leaks := cfg.Rules[i].Policy.Algorithm().(core.LeakyBucket)
 		t.spaced = t.spaced || leaks
+		t.settles = t.settles || cfg.Rules[i].settles(cfg.Meter != nil)
 	}
 	return t, nil
 }
@@ -99,9 +101,9 @@ func (t *Transport) CloseIdleConnections() {
 // so that another Transport can send x.req.
 func (x *exchange) roundTrip(maxWait time.Duration) (res *http.Response, err error) {
 	defer func() { x.tell(res, err) }()
-	w := x.newWait(maxWait)
+	x.mayWait(maxWait)
 	for {
-		p, err := x.admit(w)
+		p, err := x.admit()
 		if err != nil {
 			if res != nil { // the refusal of the last try
 				closeBody(x.req)
@@ -112,13 +114,9 @@ func (x *exchange) roundTrip(maxWait time.Duration) (res *http.Response, err err
 			}
 			return nil, err
 		}
-		next, refusal, err := p.send()
-		x.refusal = refusal
-		if res = next; err != nil {
-			return nil, err
-		}
-		if !x.again(res) {
-			return res, nil
+		res, err = p.send()
+		if err != nil || !x.again(res) {
+			return res, err
 		}
 	}
 }
@@ -141,7 +139,7 @@ func (x *exchange) tell(res *http.Response, err error) {
 	if res != nil {
 		e.Status = res.StatusCode
 	}
-	x.t.observe(x.given.Context(), e)
+	x.t.cfg.Observe(x.given.Context(), e)
 }
 
 func closeBody(req *http.Request) {

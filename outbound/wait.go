@@ -6,122 +6,106 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 )
 
-// wait is the time that a request has for finding room, and what it holds meanwhile.
-type wait struct {
-	x     *exchange
+// waiting is the time that a request has for finding room, and what it holds meanwhile.
+type waiting struct {
 	until time.Time // or zero if it waits for nothing
 	cause error     // why until is no later, or nil
 
-	lease *semaphore.Lease
-	place *place
-	since time.Time // when it began to wait, or zero
+	lease  *semaphore.Lease
+	line   *line         // or nil
+	isHead bool          // of the line
+	since  time.Time     // when it began to wait, or zero
+	waited time.Duration // before
 }
 
-// newWait returns a wait of at most that long, which the deadline of the request may shorten.
-func (x *exchange) newWait(longest time.Duration) *wait {
-	w := &x.wait
-	if w.x = x; longest == 0 {
-		return w
+// mayWait lets the request wait for at most that long, which its deadline may shorten.
+func (x *exchange) mayWait(longest time.Duration) {
+	if longest == 0 {
+		return
 	}
-	w.until = time.Now().Add(longest)
-	if at, ok := x.req.Context().Deadline(); ok && at.Before(w.until) {
-		w.until, w.cause = at, context.DeadlineExceeded
+	x.until = time.Now().Add(longest)
+	if at, ok := x.req.Context().Deadline(); ok && at.Before(x.until) {
+		x.until, x.cause = at, context.DeadlineExceeded
 	}
-	return w
 }
 
 // left returns how much time is left.
-func (w *wait) left() time.Duration {
-	if w.until.IsZero() {
+func (x *exchange) left() time.Duration {
+	if x.until.IsZero() {
 		return 0
 	}
-	return max(0, time.Until(w.until))
+	return max(0, time.Until(x.until))
 }
 
 // begin notes that the request begins to wait.
-func (w *wait) begin(rule string, expected time.Duration) {
-	if !w.since.IsZero() {
+func (x *exchange) begin(rule string, expected time.Duration) {
+	if !x.since.IsZero() {
 		return
 	}
-	w.since = time.Now()
-	w.x.t.waiting.Add(1)
-	if w.x.t.cfg.Observe != nil {
-		e := &WaitEvent{Request: w.x.given, Rule: rule, For: expected}
-		w.x.t.observe(w.x.req.Context(), e)
+	x.since = time.Now()
+	x.t.waiting.Add(1)
+	if x.t.cfg.Observe != nil {
+		x.t.cfg.Observe(x.req.Context(), &WaitEvent{Request: x.given, Rule: rule, For: expected})
 	}
 }
 
-// end notes that the request does not wait any more, whatever came of it.
-func (w *wait) end() {
-	w.leave()
-	if !w.since.IsZero() {
-		w.x.t.waiting.Add(-1)
-		w.x.waited += time.Since(w.since)
-		w.since = time.Time{}
+// end notes that the request does not wait any more, whatever came of it, and gives back what it holds.
+func (x *exchange) end() {
+	x.leave()
+	x.release()
+	if !x.since.IsZero() {
+		x.t.waiting.Add(-1)
+		x.waited += time.Since(x.since)
+		x.since = time.Time{}
 	}
 }
 
 // release gives the slot back, if there is one.
-func (w *wait) release() {
-	_ = w.lease.Release(w.x.req.Context()) // on failure it is sent again
-	w.lease = nil
+func (x *exchange) release() {
+	_ = x.lease.Release(x.req.Context()) // on failure it is sent again
+	x.lease = nil
 }
 
 // leave leaves the line.
-func (w *wait) leave() {
-	w.x.t.lines.leave(w.place)
-	w.place = nil
-}
-
-// busy completes the error of a request that would have to wait for too long.
-func (w *wait) busy(e *BusyError) error {
-	if e.Cause == nil && !e.Spent && e.After != core.Never {
-		e.Cause = w.cause
+func (x *exchange) leave() {
+	if x.line != nil {
+		x.t.lines.leave(x.line, x.isHead)
+		x.line = nil
+		x.isHead = false
 	}
-	return e
 }
 
 // behind waits behind the requests of this process that wait already, so that it overtakes none.
-func (w *wait) behind() error {
-	if w.place != nil || w.left() == 0 {
+func (x *exchange) behind() error {
+	if x.line != nil || x.left() == 0 {
 		return nil
 	}
-	key, ok := w.x.t.lines.first(w.x.charges[len(w.x.asks):])
+	key, ok := x.t.lines.of(x.charges[len(x.asks):])
 	if !ok {
 		return nil
 	}
-	w.place = w.x.t.lines.enter(key)
-	_, err := w.forHead(key.policy.Name(), 0)
+	_, err := x.standFor(key, 0)
 	return err
 }
 
-// forRoom waits until it may help to ask again, or returns a BusyError if the wait would be too
-// long.
-func (w *wait) forRoom(n *denial) error {
+// forRoom waits until it may help to ask again, or returns the error if the wait would be too long.
+func (x *exchange) forRoom(e *BusyError) error {
 	switch {
-	case n.rank == byNothing:
+	case e.rank == byNothing:
 		return nil
-	case n.rank == bySpent || n.after > w.left():
-		e := busyFor(n.rule(), n.after)
-		e.Spent = n.rank == bySpent
-		e.Cause = n.cause
-		return w.busy(e)
-	case n.rank == byCooldown:
-		return w.forCooldown(n)
+	case e.Spent || e.rank == bySlot || e.After > x.left():
+		return x.busy(e)
+	case e.rank == byCooldown:
+		return x.forCooldown(e)
 	}
-	if w.place == nil || w.place.line.key != n.on {
-		w.leave()
-		w.place = w.x.t.lines.enter(n.on)
-	}
-	stood, err := w.forHead(n.rule(), n.after)
+	stood, err := x.standFor(e.on, e.After)
 	if err != nil || stood {
 		return err
 	}
-	return w.sleep(n.after)
+	return x.sleep(e.After)
 }
 
 // longestSpread is the time after the end of a cooldown in which the requests that have waited for
@@ -130,28 +114,37 @@ const longestSpread = 900 * time.Millisecond
 
 // forCooldown waits for the end of a cooldown, and then at random for a part of the spread. It gives
 // the slot and the place in a line back before.
-func (w *wait) forCooldown(n *denial) error {
-	w.x.t.cool.guessed.add(n.on.key, time.Now())
-	w.leave()
-	w.release()
-	w.begin(coolingName, n.rest)
-	return w.sleep(min(n.rest+rand.N(min(n.rest, longestSpread)), w.left()))
+func (x *exchange) forCooldown(e *BusyError) error {
+	x.t.cool.guessed.add(e.on.key)
+	x.leave()
+	x.release()
+	x.begin(coolingName, e.rest)
+	return x.sleep(min(e.rest+rand.N(min(e.rest, longestSpread)), x.left()))
 }
 
-// forHead waits until the request is the head of its line, or its time is over, and reports whether
-// it was not the head before.
-func (w *wait) forHead(rule string, expected time.Duration) (stood bool, err error) {
-	w.begin(rule, expected)
+// standFor waits in the line of a key until the request is its head, or its time is over. It reports
+// whether the request was not the head at once.
+func (x *exchange) standFor(key lineKey, expected time.Duration) (stood bool, err error) {
+	if x.line == nil || x.line.key != key {
+		x.leave()
+		x.line = x.t.lines.enter(key)
+	}
+	x.begin(key.policy.Name(), expected)
+	if x.isHead {
+		return false, nil
+	}
 	select {
-	case <-w.place.head:
+	case x.line.head <- struct{}{}:
+		x.isHead = true
 		return false, nil
 	default:
 	}
-	ctx := w.x.req.Context()
-	timer := time.NewTimer(w.left())
+	ctx := x.req.Context()
+	timer := time.NewTimer(x.left())
 	defer timer.Stop()
 	select {
-	case <-w.place.head:
+	case x.line.head <- struct{}{}:
+		x.isHead = true
 	case <-timer.C: // the last question tells when there may be room
 	case <-ctx.Done():
 		return true, wrapped(ctx.Err())
@@ -160,17 +153,17 @@ func (w *wait) forHead(rule string, expected time.Duration) (stood bool, err err
 }
 
 // sleep waits for that long, or until the slot is lost: then it is time to ask again.
-func (w *wait) sleep(d time.Duration) error {
-	ctx := w.x.req.Context()
-	if w.lease != nil {
-		ctx = w.lease.Context()
+func (x *exchange) sleep(d time.Duration) error {
+	ctx := x.req.Context()
+	if x.lease != nil {
+		ctx = x.lease.Context()
 	}
-	err := w.x.t.keeper.Sleep(ctx, d)
+	err := x.t.keeper.Sleep(ctx, d)
 	switch {
 	case err == nil:
 		return nil
-	case w.lease != nil && errors.Is(context.Cause(ctx), semaphore.ErrLeaseLost):
-		w.release()
+	case x.lease != nil && errors.Is(context.Cause(ctx), semaphore.ErrLeaseLost):
+		x.release()
 		return nil
 	}
 	return wrapped(err)
