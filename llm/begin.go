@@ -27,29 +27,42 @@ func (m *Meter) begin(w http.ResponseWriter, r *http.Request, f *wire.Format) (x
 			body.drop()
 		}
 	}()
-	q, err := wire.ParseRequest(f, r, body.rest)
+	x, err := m.open(r, f, body.rest)
 	if err != nil {
 		return nil, malformed(err)
 	}
-	asked := &exchange{
-		meter: m, request: q, body: body, outer: nethttp.AdmissionFromContext(r.Context()),
+	x.body, x.outer = body, nethttp.AdmissionFromContext(r.Context())
+	x.injectUsage()
+	return x, nil
+}
+
+// errUnknownModel is the error of a request for a model that has no entry.
+var errUnknownModel = errors.New("llm: unknown model")
+
+// open reads what a body asks for and estimates it.
+func (m *Meter) open(r *http.Request, f *wire.Format, body []byte) (*exchange, error) {
+	q, err := wire.ParseRequest(f, r, body)
+	if err != nil {
+		return nil, err
 	}
-	asked.pricing = m.pricing(q.Models, q.InPath)
-	if m.cfg.UnknownModel == UnknownModelRefuse && !asked.knowsAll() {
-		return nil, invalid(http.StatusNotFound, "model_not_found", "The model is not known here.")
+	x := &exchange{meter: m, request: q, pricing: m.pricing(q.Models, q.InPath)}
+	if m.cfg.UnknownModel == UnknownModelRefuse && !x.knowsAll() {
+		return nil, errUnknownModel
 	}
-	asked.guess = asked.guessOf(&q)
-	if asked.estimate, err = m.estimate(r, asked, body.rest); err != nil {
-		return nil, malformed(err)
+	x.guess = x.guessOf(&q)
+	x.estimate, err = m.estimate(r, x, body)
+	return x, err
+}
+
+// injectUsage has the server state the usage of a stream, unless the client has.
+func (x *exchange) injectUsage() {
+	if x.request.HidesUsage() && !x.meter.cfg.KeepBody {
+		x.change, x.hides = x.request.UsageChange(x.body.rest), true
+		x.body.apply(x.change)
 	}
-	if q.HidesUsage() && !m.cfg.KeepBody {
-		body.injectUsage()
-		asked.hides = true
+	if x.meter.cfg.Downgrade != nil {
+		x.whole = x.body.rest
 	}
-	if m.cfg.Downgrade != nil {
-		asked.whole = body.rest
-	}
-	return asked, nil
 }
 
 // plain reports whether a server reads the bytes of a body as the Meter does.
@@ -80,6 +93,9 @@ func invalid(status int, code, message string) *wire.Fault {
 
 // malformed returns the fault of a body, or of an estimate that failed.
 func malformed(err error) *wire.Fault {
+	if err == errUnknownModel {
+		return invalid(http.StatusNotFound, "model_not_found", "The model is not known here.")
+	}
 	if errors.Is(err, ErrRequest) {
 		message := strings.TrimPrefix(err.Error(), "llm: ")
 		return invalid(http.StatusBadRequest, "invalid_request",

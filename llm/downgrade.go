@@ -24,30 +24,29 @@ func (m *Meter) downgrade(r *http.Request, denied *nethttp.Admission) bool {
 		!x.request.InBody && !x.request.InPath {
 		return false
 	}
-	next := *x
-	next.request.Model, next.request.Models = name, []string{name}
-	next.pricing, next.replaced = m.pricing(next.request.Models, x.deployed), x.request.Model
-	if m.cfg.UnknownModel == UnknownModelRefuse && !next.knowsAll() {
-		return false
-	}
-	body, at, ok := x.whole, r.URL, true
+	at, body := *r, x.change.Undo(x.whole)
+	ok := true
 	if x.request.InBody {
-		body, ok = wire.SetModel(x.whole, name)
+		var change wire.Change
+		change, ok = x.request.ModelChange(body, name)
+		body = change.Apply(body)
 	}
 	if x.request.InPath && ok {
-		at, ok = x.request.Format.SetModel(r.URL, name)
+		at.URL, ok = x.request.Format.SetModel(r.URL, name)
 	}
 	if !ok {
 		return false
 	}
-	next.guess = next.guessOf(&next.request)
-	var err error
-	if next.estimate, err = m.estimate(r, &next, body); err != nil {
+	next, err := m.open(&at, x.request.Format, body)
+	if err != nil {
 		return false
 	}
+	next.outer, next.replaced = x.outer, x.request.Model
+	next.given, next.guarded = x.given, x.guarded
 	_ = x.body.Close() // cannot fail
-	next.body, next.whole = m.bodies.hold(x.body.key, body), nil
-	*x, r.URL = next, at
+	next.body = m.bodies.hold(x.body.key, body)
+	next.injectUsage()
+	*x, r.URL = *next, at.URL
 	x.replaceBody(r)
 	return true
 }

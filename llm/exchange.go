@@ -28,6 +28,7 @@ type exchange struct {
 	guess    guess
 	estimate Usage
 	body     *heldBody          // for the server
+	change   wire.Change        // of the body that the client has sent
 	whole    []byte             // the body until the request is admitted, for Config.Downgrade
 	hides    bool               // the client did not ask for the usage that the server sends
 	outer    *nethttp.Admission // of a guard around the Meter, or nil

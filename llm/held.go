@@ -90,9 +90,9 @@ func (b *heldBody) grow(size int64) bool {
 	return true
 }
 
-// injectUsage has the server state the usage of a stream.
-func (b *heldBody) injectUsage() {
-	b.rest = wire.InjectUsage(b.rest)
+// apply changes the body.
+func (b *heldBody) apply(c wire.Change) {
+	b.rest = c.Apply(b.rest)
 	more := int64(cap(b.rest)) - b.size
 	b.size += more
 	b.of.take(b.key, 0, more, true)

@@ -91,17 +91,12 @@ func (o *Outbound) Measure(r *http.Request) (outbound.Measure, error) {
 	if err != nil || !whole {
 		return nil, err
 	}
-	q, err := wire.ParseRequest(f, r, body)
+	x, err := o.meter.open(r, f, body)
 	if err != nil {
 		replay(r, body, false)
 		return nil, nil
 	}
-	x := &exchange{meter: o.meter, request: q}
-	x.pricing = o.meter.pricing(q.Models, q.InPath)
-	x.guess = x.guessOf(&q)
-	if x.estimate, err = o.meter.estimate(r, x, body); err != nil {
-		return nil, err
-	}
+	q := &x.request
 	if o.cfg.CountsCap {
 		x.estimate.Output = x.guess.output
 		if q.MaxOutput > 0 && f.HasOutput() {
@@ -110,7 +105,7 @@ func (o *Outbound) Measure(r *http.Request) (outbound.Measure, error) {
 	}
 	m := &measure{exchange: x, counts: o.cfg.CountsCap}
 	if q.HidesUsage() && !o.cfg.KeepBody && !signed(r.Header) {
-		change := wire.UsageChange(body)
+		change := q.UsageChange(body)
 		body, x.hides = change.Apply(body), true
 		m.given = func() []byte { return change.Undo(body) }
 	}

@@ -24,7 +24,7 @@ type PricesConfig struct {
 	// anthropic and openai. A name that several of them use is of the first. Nil reads all models. A
 	// name that several of them use for different prices is then unknown; only provider/name is.
 	Providers []string
-	// Observe receives a *PricesEvent when the files were read again. It must be safe for concurrent
+	// Observe receives a *PricesEvent when files were read again. It must be safe for concurrent
 	// use. Nil observes nothing.
 	Observe func(context.Context, core.Event)
 }
@@ -45,13 +45,9 @@ func (*PricesEvent) EventName() string { return "prices" }
 type Prices struct {
 	cfg     PricesConfig
 	current atomic.Pointer[priceList]
-
-	loading sync.Mutex // held while files are read
 	files   []watch.File
 	read    []pricefile.File // of each file
 	trouble string           // the error that was last told
-
-	ctx     context.Context // of the goroutine
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
@@ -62,29 +58,44 @@ func LoadPrices(cfg PricesConfig) (*Prices, error) {
 	if len(cfg.Paths) == 0 {
 		return nil, errors.New("llm: PricesConfig.Paths is empty")
 	}
-	p := &Prices{cfg: cfg, read: make([]pricefile.File, len(cfg.Paths))}
+	p := &Prices{cfg: cfg, files: make([]watch.File, len(cfg.Paths)), read: make([]pricefile.File, len(cfg.Paths))}
 	p.cfg.Providers = slices.Clone(cfg.Providers)
-	for _, path := range cfg.Paths {
-		p.files = append(p.files, watch.File{Path: path, Max: pricefile.Max})
+	for i, path := range cfg.Paths {
+		p.files[i] = watch.File{Path: path, Max: pricefile.Max}
+		text, err := p.files[i].Read(context.Background())
+		if err == nil {
+			p.read[i], err = parsePrices(path, text)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("llm: prices: %w", err)
+		}
 	}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	if _, err := p.load(true); err != nil {
-		p.cancel()
-		return nil, err
+	if err := p.hold(p.read); err != nil {
+		return nil, fmt.Errorf("llm: prices: %w", err)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
 	p.running.Go(func() {
 		ticker := time.NewTicker(watch.Interval)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ticker.C:
-				p.look()
-			case <-p.ctx.Done():
+				p.look(ctx)
+			case <-ctx.Done():
 				return
 			}
 		}
 	})
 	return p, nil
+}
+
+func parsePrices(path string, text []byte) (pricefile.File, error) {
+	file, err := pricefile.Parse(text, time.Now())
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return file, err
 }
 
 // Close ends the goroutine that looks at the files, and waits for it. It does not wait for a read that
@@ -107,86 +118,46 @@ func (p *Prices) Model(name string) (Model, bool) {
 // whose prices of tokens were not all understood is left out.
 func (p *Prices) Unread() []string { return slices.Clone(p.current.Load().unread) }
 
-// Reload reads the files now. After an error the prices before still hold. Prices of genai-prices
-// that begin at a date hold from the first Reload after it, or from the next change of a file. After
-// Close it returns an error.
-func (p *Prices) Reload() error {
-	p.loading.Lock()
-	defer p.loading.Unlock()
-	_, err := p.load(true)
-	if p.ctx.Err() != nil {
-		return errors.New("llm: prices: closed")
-	}
-	p.tell(context.Background(), err)
-	return err
-}
-
-// load reads all files, or those that have changed, and makes them hold. A file that is bad stays as
-// it was, or keeps all from holding. It reports whether there was a file to read. The caller holds
-// loading, if there is another one.
-func (p *Prices) load(all bool) (changed bool, err error) {
-	read := slices.Clone(p.read)
-	var errs []error
-	for i := range p.files {
-		text, stands, err := p.text(i, all)
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("llm: prices: %w", err))
-		case stands:
-			changed = true
-			if file, err := pricefile.Parse(text, time.Now()); err == nil {
-				read[i] = file
-			} else {
-				errs = append(errs, fmt.Errorf("llm: prices: %s: %w", p.files[i].Path, err))
-			}
-		}
-	}
-	if changed && p.ctx.Err() == nil && (errs == nil || !all) {
-		errs = append(errs, p.hold(read))
-	}
-	return changed, errors.Join(errs...)
-}
-
-// text returns the text of a file, if it is to be read.
-func (p *Prices) text(i int, all bool) (text []byte, stands bool, err error) {
-	if all {
-		text, err = p.files[i].Read(p.ctx)
-		return text, true, err
-	}
-	return p.files[i].Stands(p.ctx)
-}
-
 // hold makes what was read hold, if it has models.
 func (p *Prices) hold(read []pricefile.File) error {
 	list := newPriceList(read, p.cfg.Providers)
 	if len(list.models) == 0 {
-		return fmt.Errorf("llm: prices: %d files have no model of %q", len(read), p.cfg.Providers)
+		return fmt.Errorf("%d files have no model of %q", len(read), p.cfg.Providers)
 	}
 	p.read = read
 	p.current.Store(list)
 	return nil
 }
 
-// look reads the files that have changed.
-func (p *Prices) look() {
-	p.loading.Lock()
-	defer p.loading.Unlock()
-	changed, err := p.load(false)
-	if p.ctx.Err() != nil {
+// look reads the files that have changed, and makes them hold. One that is bad stays as it was. An
+// error that stays is told once.
+func (p *Prices) look(ctx context.Context) {
+	read, changed := slices.Clone(p.read), false
+	var errs []error
+	for i := range p.files {
+		text, stands, err := p.files[i].Stands(ctx)
+		if stands {
+			var file pricefile.File
+			changed = true
+			if file, err = parsePrices(p.files[i].Path, text); err == nil {
+				read[i] = file
+			}
+		}
+		errs = append(errs, err)
+	}
+	if ctx.Err() != nil {
 		return
 	}
-	// An error that stays is told once.
-	if changed || err != nil && err.Error() != p.trouble {
-		p.tell(p.ctx, err)
+	if changed {
+		errs = append(errs, p.hold(read))
 	}
-	p.trouble = ""
+	err := errors.Join(errs...)
 	if err != nil {
-		p.trouble = err.Error()
+		err = fmt.Errorf("llm: prices: %w", err)
 	}
-}
-
-func (p *Prices) tell(ctx context.Context, err error) {
-	if p.cfg.Observe != nil {
+	trouble := fmt.Sprint(err)
+	if p.cfg.Observe != nil && (changed || err != nil && trouble != p.trouble) {
 		p.cfg.Observe(ctx, &PricesEvent{Err: err, Unread: p.Unread()})
 	}
+	p.trouble = trouble
 }

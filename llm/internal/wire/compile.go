@@ -114,30 +114,17 @@ func mark(n *node, m meaning, wide bool) {
 
 // expand returns the paths of a pattern with alternatives in braces, which may nest.
 func expand(pattern string) (paths []string) {
-	from := strings.IndexByte(pattern, '{')
+	from := strings.LastIndexByte(pattern, '{') // no other one is within it
 	if from < 0 {
 		return []string{pattern}
 	}
-	var choices []string
-	depth, begin := 0, from+1
-	for i := from; i < len(pattern); i++ {
-		switch pattern[i] {
-		case '{':
-			depth++
-		case '}':
-			depth--
+	to := from + strings.IndexByte(pattern[from:], '}')
+	for choice := range strings.SplitSeq(pattern[from+1:to], ",") {
+		for _, path := range expand(pattern[:from] + choice + pattern[to+1:]) {
+			if !slices.Contains(paths, path) {
+				paths = append(paths, path)
+			}
 		}
-		if depth == 0 || depth == 1 && pattern[i] == ',' {
-			choices = append(choices, pattern[begin:i])
-			begin = i + 1
-		}
-		if depth > 0 {
-			continue
-		}
-		for _, choice := range choices {
-			paths = append(paths, expand(pattern[:from]+choice+pattern[begin:])...)
-		}
-		return paths
 	}
-	return []string{pattern}
+	return paths
 }

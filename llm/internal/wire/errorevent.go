@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -78,8 +79,7 @@ func object(pairs ...any) []byte {
 		}
 		b = append(append(b, text...), ":,"[i%2])
 	}
-	b[len(b)-1] = '}'
-	return b
+	return append(bytes.TrimSuffix(b, []byte{','}), '}')
 }
 
 // eventOf formats an event. Its data is one line, since JSON escapes line ends in strings.

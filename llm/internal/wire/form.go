@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -21,99 +20,66 @@ func boundaryOf(h http.Header) string {
 	return parameters["boundary"]
 }
 
-// maxField is the longest field of a form, other than a file, that is read.
-const maxField = 1 << 20
+// maxFields is how much of the fields of a form, other than files, is read.
+const maxFields = 1 << 20
 
-// form reads a multipart form. Its fields mean what the members of a JSON body do. It refuses bytes
+// form reads a multipart form as the JSON body that has its fields as members. It refuses bytes
 // before the form, which may be the JSON document that a server reads.
 func (p *requestParser) form(f *Format, boundary string) error {
+	broken := fmt.Errorf("%w: it is no multipart form", ErrRequest)
 	if !bytes.HasPrefix(bytes.TrimLeft(p.body, "\r\n"), []byte("--"+boundary)) {
-		return fmt.Errorf("%w: it is no multipart form", ErrRequest)
+		return broken
 	}
 	parts := multipart.NewReader(bytes.NewReader(p.body), boundary)
-	seen := make(map[string]bool)
+	var members []any
+	left := int64(maxFields)
 	for {
 		part, err := parts.NextRawPart()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("%w: it is no multipart form", ErrRequest)
+		if err == io.EOF {
+			break
 		}
-		n, err := memberOf(f, part, seen)
+		if err != nil {
+			return broken
+		}
+		name, value := part.FormName(), any(struct{}{}) // a file decides nothing
+		i := slices.IndexFunc(f.request.Kids, func(n *node) bool { return strings.EqualFold(n.Key, name) })
 		switch {
-		case err != nil:
-			return err
 		case part.FileName() != "":
 			p.request.Files++
-			continue
-		case n == nil:
-			continue
+		case i >= 0:
+			text, err := io.ReadAll(io.LimitReader(part, left))
+			if err != nil {
+				return broken
+			}
+			left -= int64(len(text))
+			value = valueOf(f.request.Kids[i], string(text))
 		}
-		value, err := io.ReadAll(io.LimitReader(part, maxField))
-		if err != nil {
-			return fmt.Errorf("%w: it is no multipart form", ErrRequest)
-		}
-		if fault := p.field(n, value); fault != "" {
-			return fmt.Errorf("%w: %s", ErrRequest, fault)
+		if i >= 0 {
+			members = append(members, name, value)
 		}
 	}
+	p.body = object(members...)
+	err := p.document(f)
+	p.request.at = places{} // which are none of the form's
+	return err
 }
 
-// memberOf returns the member that a part of a form means, or nil. One that decides something may
-// stand once and is no file, since servers disagree on the others.
-func memberOf(f *Format, part *multipart.Part, seen map[string]bool) (*node, error) {
-	name := part.FormName()
-	i := slices.IndexFunc(f.request.Kids, func(n *node) bool {
-		return strings.EqualFold(n.Key, name)
-	})
-	if i < 0 {
-		return nil, nil
-	}
-	n := f.request.Kids[i]
-	if n.Role < askModel || n.Role > lastAsk {
-		return n, nil
-	}
-	switch {
-	case n.Key != name:
-		return nil, fmt.Errorf("%w: %s is spelt in another case", ErrRequest, n.Key)
-	case seen[n.Key]:
-		return nil, fmt.Errorf("%w: %s comes twice", ErrRequest, n.Key)
-	case part.FileName() != "":
-		return nil, fmt.Errorf("%w: %s is a file", ErrRequest, n.Key)
-	}
-	seen[n.Key] = true
-	return n, nil
-}
-
-// field reads a field of a form, and returns what is wrong with it.
-func (p *requestParser) field(n *node, value []byte) (fault string) {
-	q := &p.request
+// valueOf returns the value of a member that a field of a form states.
+func valueOf(n *node, text string) any {
 	switch n.Role {
-	case askModel:
-		q.Model = string(value)
-		return faultOfModel(q.Model)
-	case askModels:
-		p.others = append(p.others, string(value))
-		return faultOfModel(string(value))
 	case askStream:
-		text := strings.ToLower(string(value))
-		q.Stream = text == "true" || text == "1"
-		if !q.Stream && text != "false" && text != "0" && text != "" {
-			return n.Key + " is no boolean"
+		switch strings.ToLower(text) {
+		case "true", "1":
+			return true
+		case "false", "0", "":
+			return false
 		}
 	case askChoices:
-		choices, fault := countOf(value, maxChoices)
-		if fault != "" {
-			return n.Key + " is " + fault
+		if choices, fault := countOf([]byte(text), maxChoices); fault == "" {
+			return choices
 		}
-		q.Choices = choices
-	case readText, readTokens:
-		q.PromptBytes += int64(len(value))
-		q.weight.add(value)
-		q.weight.end()
 	}
-	return ""
+	return text
 }
 
 // countOf reads an integer between 0 and most. It returns what is wrong with it.

@@ -52,6 +52,7 @@ type Request struct {
 	Labels map[string]string
 
 	weight weight // of the prompt
+	at     places
 }
 
 // PromptTokens returns a first guess of the input, by the kinds of its bytes and by its files.
@@ -133,7 +134,7 @@ type requestParser struct {
 	caps     [maxCaps]int64 // in the order of the format
 	otherCap int64          // the highest of the other models
 	rawStart int
-	sources  [jsonscan.MaxLevels + 1]source // by depth
+	source   source // that is being read
 }
 
 const (
@@ -141,7 +142,7 @@ const (
 	maxWatched = 8 // levels with members that may stand once
 )
 
-// source is an object that holds a file, in base64 or as plain text.
+// source is an object that holds a file, in base64 or as plain text. None is in another one.
 type source struct {
 	data   weight
 	size   int64 // bytes of its data
@@ -171,6 +172,9 @@ func (p *requestParser) fail(s *jsonscan.Scanner, format string, args ...any) {
 // Key refuses a member that comes twice, since servers disagree on which one counts. It refuses one
 // in another case, since only some servers ignore it.
 func (p *requestParser) Key(s *jsonscan.Scanner, n *node) {
+	if at := p.request.at.of(n.Role); at != nil {
+		at.filled = true
+	}
 	if s.Depth() > maxWatched {
 		return
 	}
@@ -193,6 +197,7 @@ func (p *requestParser) Begin(s *jsonscan.Scanner, n *node, kind byte) {
 	if n.Watch && s.Depth() <= maxWatched {
 		p.seen[s.Depth()-1] = 0
 	}
+	p.request.at.set(n.Role, place{from: s.Offset(), kind: kind})
 	switch n.Role {
 	case askBody:
 		if kind != '{' {
@@ -211,13 +216,16 @@ func (p *requestParser) Begin(s *jsonscan.Scanner, n *node, kind byte) {
 	case readRaw:
 		p.rawStart = s.Offset()
 	case readSource:
-		p.sources[s.Depth()] = source{}
+		p.source = source{}
 	}
 }
 
 // End implements jsonscan.Visitor.
 func (p *requestParser) End(s *jsonscan.Scanner, n *node) {
 	q := &p.request
+	if at := q.at.of(n.Role); at != nil {
+		at.to = s.Offset() + 1
+	}
 	switch n.Role {
 	case askModels:
 		if n.Key == "" && !p.named {
@@ -229,12 +237,10 @@ func (p *requestParser) End(s *jsonscan.Scanner, n *node) {
 		q.weight.add(raw)
 		q.weight.end()
 	case readSource:
-		switch at := &p.sources[s.Depth()]; {
-		case at.size > 0 && at.base64 && !at.other:
+		if at := &p.source; at.size > 0 && at.base64 && !at.other {
 			q.Files++
-		default:
+		} else {
 			q.PromptBytes += at.size
-			at.data.end()
 			q.weight.sum += at.data.sum
 		}
 	}
@@ -243,6 +249,7 @@ func (p *requestParser) End(s *jsonscan.Scanner, n *node) {
 // Scalar implements jsonscan.Visitor.
 func (p *requestParser) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
 	q := &p.request
+	q.at.set(n.Role, place{from: s.Start(), to: s.Offset() + 1, kind: kind})
 	switch n.Role {
 	case askBody:
 		p.fail(s, "it is no object")
@@ -281,7 +288,7 @@ func (p *requestParser) piece(n *node, b []byte) {
 	case readText, readTokens, readRaw:
 		p.request.weight.add(b)
 	case readSourceData:
-		p.sources[len(p.sources)-1].data.add(b)
+		p.source.data.add(b)
 	}
 }
 
@@ -311,18 +318,13 @@ func (p *requestParser) prompt(s *jsonscan.Scanner, n *node, kind byte) {
 			q.Files++
 		}
 	case readSourceType:
-		at := &p.sources[s.Depth()]
 		if string(s.Text()) == "base64" {
-			at.base64 = true
+			p.source.base64 = true
 		} else {
-			at.other = true
+			p.source.other = true
 		}
 	case readSourceData:
-		// The pieces are weighed in the last place, because a piece does not know its depth.
-		at, data := &p.sources[s.Depth()], &p.sources[len(p.sources)-1].data
-		data.end()
-		at.size += s.Size()
-		at.data.sum += data.sum
-		*data = weight{}
+		p.source.size += s.Size()
+		p.source.data.end()
 	}
 }

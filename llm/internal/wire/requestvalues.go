@@ -49,8 +49,7 @@ func (p *requestParser) flag(s *jsonscan.Scanner, n *node, kind byte) bool {
 
 // limit reads a cap. Some servers take -1 and -2 for none.
 func (p *requestParser) limit(s *jsonscan.Scanner, n *node, kind byte) int64 {
-	switch text := string(s.Text()); {
-	case kind == '0' && (text == "-1" || text == "-2"):
+	if text := string(s.Text()); kind == '0' && (text == "-1" || text == "-2") {
 		return 0
 	}
 	return p.count(s, n, kind, MaxCount)
