@@ -113,9 +113,9 @@ func (r *Reservation) Delay() time.Duration {
 
 // Cancel gives back the whole cost of each charge that still counts, in any order. A charge on a
 // [TokenBucket] or a [LeakyBucket] counts until nothing of the key is used, one on a window or a
-// period until that ends, and one on a log until more than 1000 entries followed. docs/limits.md
-// has the bounds of what refunds admit. If the key's limit has changed, Cancel gives back what the
-// units cost when they were charged.
+// period until that ends, and one on a log until more than 1000 entries followed.
+// docs/reference/limits.md has the bounds of what refunds admit. If the key's limit has changed,
+// Cancel gives back what the units cost when they were charged.
 //
 // Only the first call of Cancel or Settle counts; later calls return its error. Cancel runs to its
 // end even if ctx is cancelled, for at most Config.Timeout. If it fails, it is sent again in the
