@@ -19,8 +19,6 @@ import (
 	"github.com/headgate/headgate/lab/bench/internal/server"
 )
 
-const rounds = 3
-
 // FleetTitle is the title of the table of a fleet.
 func FleetTitle(plan measure.Plan) string {
 	return fmt.Sprintf("A fleet of %d processes with one caller each", plan.Fleet)
@@ -28,6 +26,7 @@ func FleetTitle(plan measure.Plan) string {
 
 // fleet measures the decisions of many processes, which can share no round trip.
 func fleet(ctx context.Context, plan measure.Plan) (report.Table, error) {
+	rounds := min(3, plan.Rounds)
 	t := report.Table{
 		Title: FleetTitle(plan),
 		Note: fmt.Sprintf("Each decides %s times, on %d keys in turn. CPU is that of redis-server, in microseconds for each "+
