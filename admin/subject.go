@@ -155,7 +155,7 @@ func (v *subjectView) fill(a *Admin, s *inspect.Subject) {
 	v.Others = a.others(s.Stated)
 	seen := make(map[string]int)
 	for i := range s.Limits {
-		row := rowOf(&s.Limits[i], s)
+		row := a.rowOf(&s.Limits[i], s)
 		name := row.Policy.Name()
 		if row.ID, seen[name] = "limit-"+name, seen[name]+1; seen[name] > 1 {
 			row.ID = fmt.Sprintf("limit-%s-%d", name, seen[name])
@@ -209,7 +209,7 @@ func (r *limitRow) rank() int {
 }
 
 // rowOf returns how a key stands under a policy, and what can be done.
-func rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
+func (a *Admin) rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
 	row := limitRow{
 		Limit: l, Own: l.Key == s.Key, Text: describe(l.Algorithm), Counted: isCounted(l),
 		Local: l.Result.Source == core.SourceLocal,
@@ -229,7 +229,7 @@ func rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
 	}
 	if len(s.Tenants) > 0 && !row.Blocks {
 		row.Tenant = s.Tenants[0].Name
-		row.LimitText = inspect.LimitText(l.Algorithm)
+		row.LimitText = a.inspector.LimitText(s, l)
 	}
 	row.Touched = l.Result.Used > 0 || l.Result.Raised > 0
 	row.UsedPercent = percent(l.Result.Used, l.Result.Limit)

@@ -106,53 +106,51 @@ func (b *Book) For(ctx context.Context, outermost string, inner ...string) (core
 	}
 	set := b.Set()
 	var room [inlinePlans]core.Plan
-	chain, err := room[:0], error(nil) // nearest first
-	for _, tenant := range slices.Backward(inner) {
+	chain, around, err := b.add(ctx, room[:0], set, outermost, set.standard, nil)
+	for _, tenant := range inner {
 		if tenant != "" && err == nil {
-			chain, err = b.add(ctx, chain, set, tenant, nil)
+			chain, around, err = b.add(ctx, chain, set, tenant, nil, around)
 		}
-	}
-	if err == nil {
-		chain, err = b.add(ctx, chain, set, outermost, set.standard)
 	}
 	if err != nil {
 		return nil, err
 	}
+	slices.Reverse(chain) // nearest first
 	return chained(chain), nil
 }
 
-// add adds the override and the plan of a tenant to a chain. A tenant without a plan has the other
-// one, unless that is nil.
+// add adds the plan and the override of a tenant to a chain, outermost first. A tenant without a plan
+// has the other one, unless that is nil. A tenant without an anchor has that of the subscription around
+// it. add returns the one that holds, which may be nil.
 func (b *Book) add(
-	ctx context.Context, chain []core.Plan, set *Set, tenant string, otherwise *plan,
-) ([]core.Plan, error) {
-	s, err := b.know(ctx, set, tenant)
+	ctx context.Context, chain []core.Plan, set *Set, tenant string, otherwise *plan, around *subscription,
+) ([]core.Plan, *subscription, error) {
+	s, err := b.know(ctx, tenant)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	own, override, err := b.resolver.planOf(set, s)
 	if err != nil {
-		return nil, err
-	}
-	if override != nil {
-		chain = append(chain, override)
+		return nil, nil, err
 	}
 	if own == nil {
 		own = otherwise
 	}
-	if own != nil {
-		chain = append(chain, own)
+	if s.subscription != nil && !s.subscription.anchor.IsZero() {
+		around = s.subscription
 	}
-	return chain, nil
+	if own != nil {
+		chain = append(chain, own.begun(around))
+	}
+	if override != nil {
+		chain = append(chain, override.over(own).begun(around))
+	}
+	return chain, around, nil
 }
 
 // know returns what is known of a tenant.
-func (b *Book) know(ctx context.Context, set *Set, tenant string) (*state, error) {
+func (b *Book) know(ctx context.Context, tenant string) (*state, error) {
 	s, err := b.tenants.Get(ctx, tenant)
-	if err == nil && s.unasked && b.resolver.overridden(set, s) == nil {
-		b.tenants.Changed(tenant) // Resolve must be asked: the plan of the override is gone
-		s, err = b.tenants.Get(ctx, tenant)
-	}
 	switch {
 	case err == nil:
 		return s, nil
@@ -192,22 +190,28 @@ func (b *Book) Plan(
 
 // PlanName returns the name of the plan that a tenant has now.
 func (b *Book) PlanName(ctx context.Context, tenant string) (string, error) {
+	name, _, err := b.planName(ctx, tenant)
+	return name, err
+}
+
+// planName returns the name of the plan that a tenant has now, and what is known of the tenant.
+func (b *Book) planName(ctx context.Context, tenant string) (string, *state, error) {
 	if tenant == "" {
-		return "", errNoName
+		return "", nil, errNoName
 	}
 	set := b.Set()
-	s, err := b.know(ctx, set, tenant)
+	s, err := b.know(ctx, tenant)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	own, _, err := b.resolver.planOf(set, s)
 	switch {
 	case err != nil:
-		return "", err
+		return "", nil, err
 	case own == nil:
-		return set.standard.name, nil
+		return set.standard.name, s, nil
 	}
-	return own.name, nil
+	return own.name, s, nil
 }
 
 // Set returns the Set that holds now.

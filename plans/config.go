@@ -29,6 +29,9 @@ type Config struct {
 	// hash; see ErrHashed. It must return when its context ends, after Timeout: otherwise each request
 	// of the tenant waits a second longer until it returns, and Close waits for it.
 	Resolve func(ctx context.Context, tenant string) (plan string, err error)
+	// Subscription is Resolve for programs whose tenants have periods of their own, or plans that
+	// change with the next period: it returns these too. Either Resolve or Subscription may be set.
+	Subscription func(ctx context.Context, tenant string) (Subscription, error)
 	// OnFailure says what holds for a tenant if Resolve fails and has never succeeded for it.
 	// Otherwise the last known plan holds. Zero means OnFailureDefault.
 	OnFailure OnFailure
@@ -52,6 +55,9 @@ type Config struct {
 	// behind them: all others are faults of a Set and of an Override, such as a name that is
 	// misspelt. Nil permits all names.
 	Policies, Caps, Models []string
+	// Clock returns the time by which Subscription.Next begins, such as core.ManualClock.Now. Nil means
+	// time.Now.
+	Clock func() time.Time
 	// Observe is called with every *Event. It must be fast and safe for concurrent use, and must not
 	// call Reload, Replace or Close, which may wait for it. Nil observes nothing.
 	Observe func(context.Context, core.Event)
@@ -123,6 +129,12 @@ func (cfg *Config) complete() (errs []error) {
 	if cfg.Timeout != 0 && (cfg.Timeout < time.Millisecond || cfg.Timeout > maxTimeout) {
 		fault("Timeout is %v: it must be between 1ms and %v", cfg.Timeout, maxTimeout)
 	}
+	if cfg.Resolve != nil && cfg.Subscription != nil {
+		fault("Resolve and Subscription are both set: at most one of them may be")
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
 	cfg.Prefix = cmp.Or(cfg.Prefix, defaultPrefix)
 	if _, err := core.NewMemory(core.Config{Prefix: cfg.Prefix}); err != nil {
 		fault("%s", strings.TrimPrefix(err.Error(), "core: Config."))
@@ -130,6 +142,15 @@ func (cfg *Config) complete() (errs []error) {
 	cfg.MaxTenants = cmp.Or(cfg.MaxTenants, defaultTenants)
 	cfg.TTL, cfg.Timeout = cmp.Or(cfg.TTL, defaultTTL), cmp.Or(cfg.Timeout, defaultTimeout)
 	return errs
+}
+
+// ask returns what Subscription or Resolve says of a tenant.
+func (cfg *Config) ask(ctx context.Context, tenant string) (s Subscription, err error) {
+	if cfg.Subscription != nil {
+		return cfg.Subscription(ctx, tenant)
+	}
+	s.Plan, err = cfg.Resolve(ctx, tenant)
+	return s, err
 }
 
 // checkNames returns an error for each name of a Set that the configuration does not know.

@@ -20,7 +20,8 @@
 // the file. A bad file changes nothing, and [Config.Observe] is told every fault of it.
 //
 // Config.Resolve says which plan a tenant has, and the answer is kept for a while. If it fails, the
-// last known plan of the tenant holds, and then the default plan. An [Override] replaces the plan
+// last known plan of the tenant holds, and then the default plan. Config.Subscription says besides
+// when the tenant's periods begin, and which plan follows: see [Subscription]. An [Override] replaces the plan
 // of one tenant, or single limits and caps of it, until an end. Overrides are kept in Redis, and
 // every process obeys a change within a second.
 //

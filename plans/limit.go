@@ -159,6 +159,9 @@ func (r *reader) slidingLog(f limitFields) core.Algorithm {
 	return log
 }
 
+// subscriptionAnchor is the anchor of a Subscribed in a file.
+const subscriptionAnchor = "subscription"
+
 var periods = map[string]core.Period{
 	"minute": core.PeriodMinute, "hour": core.PeriodHour, "day": core.PeriodDay,
 	"week": core.PeriodWeek, "month": core.PeriodMonth, "year": core.PeriodYear,
@@ -181,13 +184,16 @@ func (r *reader) calendar(f limitFields) core.Algorithm {
 	}
 	if n, ok := f.all["anchor"]; ok && c.In != nil {
 		text := r.text(f.path+"anchor", n)
+		if text == subscriptionAnchor {
+			return Subscribed{c}
+		}
 		anchor, err := time.Parse(time.RFC3339Nano, text)
 		if err != nil {
 			anchor, err = time.ParseInLocation(time.DateOnly, text, c.In)
 		}
 		if err != nil && text != "" {
-			r.fault(f.path+"anchor", "is %.80q: it must be a date such as 2026-01-31, or a time such as "+
-				"2026-01-31T09:00:00Z", text)
+			r.fault(f.path+"anchor", "is %.80q: it must be a date such as 2026-01-31, a time such as "+
+				"2026-01-31T09:00:00Z, or subscription", text)
 		}
 		c.Anchor = anchor.In(c.In)
 	}
@@ -229,46 +235,58 @@ func hasName(zone *time.Location) bool {
 	return true
 }
 
+// form is a limit in the form of a file.
+type form map[string]any
+
+// formOfCalendar returns a calendar without its anchor.
+func formOfCalendar(c core.Calendar) (form, error) {
+	f := form{"limit": c.Limit, "calendar": c.Every.String(), "in": c.In.String()}
+	if !hasName(c.In) {
+		return f, fmt.Errorf("in is %s: it must be a time zone that has a name, such as "+
+			"time.UTC or one of time.LoadLocation", strconv.Quote(c.In.String()))
+	}
+	return f, nil
+}
+
 // formOf returns a limit in the form of a file, for JSON.
 func formOf(limit core.Algorithm) (any, error) {
-	type fields map[string]any
 	switch l := limit.(type) {
 	case core.Unlimited:
 		return "unlimited", nil
 	case core.DenyAll:
 		return "deny", nil
 	case core.TokenBucket:
-		f := fields{"rate": l.Rate, "burst": l.Burst}
+		f := form{"rate": l.Rate, "burst": l.Burst}
 		if l.Per != 0 {
 			f["per"] = l.Per.String()
 		}
 		return f, nil
 	case core.LeakyBucket:
-		return fields{"leak": l.Rate, "per": l.Per.String(), "capacity": l.Capacity}, nil
+		return form{"leak": l.Rate, "per": l.Per.String(), "capacity": l.Capacity}, nil
 	case core.FixedWindow:
-		return fields{
+		return form{
 			"limit": l.Limit, "fixed_window": l.Window.String(), "from_first": l.FromFirst,
 		}, nil
 	case core.SlidingWindow:
-		return fields{
+		return form{
 			"limit": l.Limit, "sliding_window": l.Window.String(), "buckets": l.Buckets,
 		}, nil
 	case core.SlidingLog:
-		var windows []fields
+		var windows []form
 		for _, w := range l.Windows {
-			windows = append(windows, fields{"limit": w.Limit, "window": w.Width.String()})
+			windows = append(windows, form{"limit": w.Limit, "window": w.Width.String()})
 		}
-		return fields{"sliding_log": windows}, nil
+		return form{"sliding_log": windows}, nil
 	case core.Calendar:
-		f := fields{"limit": l.Limit, "calendar": l.Every.String(), "in": l.In.String()}
+		f, err := formOfCalendar(l)
 		if !l.Anchor.IsZero() {
 			f["anchor"] = l.Anchor.Format(time.RFC3339Nano)
 		}
-		if !hasName(l.In) {
-			return nil, fmt.Errorf("in is %s: it must be a time zone that has a name, such as "+
-				"time.UTC or one of time.LoadLocation", strconv.Quote(l.In.String()))
-		}
-		return f, nil
+		return f, err
+	case Subscribed:
+		f, err := formOfCalendar(l.Calendar)
+		f["anchor"] = subscriptionAnchor
+		return f, err
 	}
 	return nil, fmt.Errorf("is a %T, which cannot be stored", limit)
 }

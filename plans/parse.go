@@ -32,6 +32,7 @@ const (
 //	      search: {limit: 100, sliding_window: 1m, buckets: 60}
 //	      orders: {limit: 10, sliding_log: 1m}          # or [{limit: 10, window: 1m}, ...]
 //	      tokens: {limit: 1000000, calendar: month, in: Europe/Berlin, anchor: 2026-01-31}
+//	      month: {limit: 5000, calendar: month, in: UTC, anchor: subscription} # see Subscribed
 //	      beta: deny
 //	      health: unlimited
 //	      chat/large: {rate: 5, per: 1m}                # of requests for the model large

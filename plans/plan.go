@@ -53,6 +53,10 @@ func (p Plan) check(path string) (faults []fault) {
 	for _, name := range sortedKeys(p.Limits) {
 		faults = append(faults, checkLimitName(path+"limits", name)...)
 		faults = append(faults, checkLimit(path+"limits."+name, p.Limits[name])...)
+		if s, ok := p.Limits[name].(Subscribed); ok && !s.Anchor.IsZero() {
+			faults = append(faults, fault{path + "limits." + name + ".anchor",
+				"is a time: it must be zero, because the subscription has it"})
+		}
 	}
 	for _, name := range sortedKeys(p.Caps) {
 		faults = append(faults, checkLimitName(path+"caps", name)...)

@@ -340,8 +340,9 @@ func TestConfigFaults(t *testing.T) {
 		"both":    {plans.Config{Set: set, File: "plans.yaml"}, []string{"Config.File and Set are both set"}},
 		"no file": {plans.Config{File: "nowhere.yaml"}, []string{"nowhere.yaml: no such file"}},
 		"all at once": {
-			plans.Config{Set: set, OnFailure: 7, MaxTenants: -1, TTL: time.Millisecond, Timeout: time.Hour, Prefix: "a b"},
-			[]string{"Config.OnFailure is 7", "Config.MaxTenants is -1", "Config.TTL is 1ms", "Config.Timeout is 1h0m0s", `Config.Prefix is "a b"`},
+			plans.Config{Set: set, OnFailure: 7, MaxTenants: -1, TTL: time.Millisecond, Timeout: time.Hour, Prefix: "a b",
+				Resolve: new(directory).resolve, Subscription: new(customers).subscription},
+			[]string{"Config.Resolve and Subscription are both set", "Config.OnFailure is 7", "Config.MaxTenants is -1", "Config.TTL is 1ms", "Config.Timeout is 1h0m0s", `Config.Prefix is "a b"`},
 		},
 		"names": {
 			plans.Config{Set: set, Policies: []string{"api", "tokens"}, Caps: []string{"stream"}},

@@ -27,12 +27,12 @@ type resolver struct {
 
 // state is what is known of a tenant. It is immutable.
 type state struct {
-	plan     string        // as Resolve said; empty is none
-	resolved bool          // Resolve has succeeded, now or before
-	unasked  bool          // Resolve was not called, because the plan is that of the override
-	answered time.Duration // until then the answer of Resolve is fresh, whatever else has failed
-	override *stored
-	err      error // why the plan is not known, if it was never resolved
+	plan         string        // as Resolve said; empty is none
+	subscription *subscription // or nil
+	resolved     bool          // Resolve has succeeded, now or before
+	answered     time.Duration // until then the answer of Resolve is fresh, whatever else has failed
+	override     *stored
+	err          error // why the plan is not known, if it was never resolved
 }
 
 // stored is an Override that this process knows.
@@ -59,7 +59,7 @@ func (r *resolver) learn(
 	if last == nil {
 		last = new(state)
 	}
-	s := &state{plan: last.plan, resolved: last.resolved}
+	s := &state{plan: last.plan, subscription: last.subscription, resolved: last.resolved}
 	a.Value, a.For = s, r.cfg.TTL-rand.N(r.cfg.TTL/10+1)
 
 	override, err := r.readOverride(ctx, tenant, last.override)
@@ -76,19 +76,13 @@ func (r *resolver) learn(
 		a.For = min(a.For, max(0, s.override.until-r.now()))
 	}
 	set := r.sets.current.Load()
-	named := r.holds(s.override) && s.override.Plan != ""
-	switch {
-	case named && set.plans[s.override.Plan] != nil:
-		s.unasked = true
-	case named:
+	if r.holds(s.override) && s.override.Plan != "" && set.plans[s.override.Plan] == nil {
 		err := fmt.Errorf("%w: the override names %.80q", ErrUnknownPlan, s.override.Plan)
 		r.cfg.tell(ctx, Event{Op: OpOverride, Tenant: tenant, Err: err})
-		fallthrough
-	default:
-		if unchanged && last.answered > r.now() {
-			s.answered = last.answered // only the override is not known
-			break
-		}
+	}
+	if unchanged && last.answered > r.now() {
+		s.answered = last.answered // only the override is not known
+	} else {
 		a.Failed = !r.ask(ctx, tenant, s, set, a.For) || a.Failed
 	}
 	if a.Failed {
@@ -101,16 +95,17 @@ func (r *resolver) learn(
 func (r *resolver) ask(
 	ctx context.Context, tenant string, s *state, set *Set, ttl time.Duration,
 ) (known bool) {
-	if r.cfg.Resolve == nil {
+	if r.cfg.Resolve == nil && r.cfg.Subscription == nil {
 		r.suspect(ctx, tenant, s)
 		return true
 	}
-	name, err := r.resolve(ctx, set, tenant)
+	name, subscription, err := r.resolve(ctx, set, tenant)
 	if err == nil {
 		if name == "" {
 			r.suspect(ctx, tenant, s)
 		}
-		s.plan, s.resolved, s.answered = name, true, r.now()+ttl
+		s.plan, s.subscription = name, subscription
+		s.resolved, s.answered = true, r.now()+ttl
 		return true
 	}
 	if !s.resolved && r.cfg.OnFailure == OnFailureRefuse {
@@ -142,8 +137,10 @@ func looksHashed(name string) bool {
 	return variant != 2 || version < 1 || version > 8 // RFC 9562, sections 4.1 and 4.2
 }
 
-// resolve calls Resolve, whose result it checks.
-func (r *resolver) resolve(ctx context.Context, set *Set, tenant string) (name string, err error) {
+// resolve calls Config.Subscription, whose result it checks.
+func (r *resolver) resolve(
+	ctx context.Context, set *Set, tenant string,
+) (name string, known *subscription, err error) {
 	ctx, cancel := r.pulse.Within(ctx, r.cfg.Timeout, grace/2)
 	defer cancel()
 	defer func() {
@@ -151,18 +148,19 @@ func (r *resolver) resolve(ctx context.Context, set *Set, tenant string) (name s
 			err = fmt.Errorf("plans: resolve: panic: %v", v)
 		}
 	}()
-	name, err = r.cfg.Resolve(ctx, tenant)
+	s, err := r.cfg.ask(ctx, tenant)
 	if err != nil {
-		return "", fmt.Errorf("plans: resolve: %w", err)
+		return "", nil, fmt.Errorf("plans: resolve: %w", err)
 	}
-	if name == "" {
-		return "", nil
+	if s.Plan != "" {
+		plan := set.plans[s.Plan]
+		if plan == nil {
+			return "", nil, fmt.Errorf("%w: Resolve returned %.80q", ErrUnknownPlan, s.Plan)
+		}
+		name = plan.name // is the same string for all tenants
 	}
-	plan := set.plans[name]
-	if plan == nil {
-		return "", fmt.Errorf("%w: Resolve returned %.80q", ErrUnknownPlan, name)
-	}
-	return plan.name, nil // is the same string for all tenants
+	known, err = subscriptionOf(set, s)
+	return name, known, err
 }
 
 // readOverride returns the override of a tenant, or nil. It keeps the last one if that is stored.
@@ -187,7 +185,7 @@ func (r *resolver) readOverride(
 	} else if s.Override, err = decode(text); err != nil {
 		return nil, err
 	} else if len(s.Limits)+len(s.Caps) > 0 {
-		s.replaces = &plan{Plan: s.own()}
+		s.replaces = newPlan(s.own(), "")
 	}
 	if left > 0 {
 		s.until = r.now() + left
@@ -208,14 +206,6 @@ func (r *resolver) tellOfOverride(ctx context.Context, tenant string, last, next
 	}
 }
 
-// overridden returns the plan of a Set that an override gives a tenant, or nil.
-func (r *resolver) overridden(set *Set, s *state) *plan {
-	if !r.holds(s.override) {
-		return nil
-	}
-	return set.plans[s.override.Plan]
-}
-
 // planOf returns what holds for a tenant by a Set: its plan, or nil if it has none, and the limits
 // and caps of its override, or nil.
 func (r *resolver) planOf(set *Set, s *state) (own, override *plan, err error) {
@@ -223,15 +213,16 @@ func (r *resolver) planOf(set *Set, s *state) (own, override *plan, err error) {
 		override = s.override.replaces
 		own = set.plans[s.override.Plan]
 	}
+	name := r.name(s)
 	if own == nil {
-		own = set.plans[s.plan]
+		own = set.plans[name]
 	}
 	switch { // a tenant without a plan of its own, or with one that the Set has no longer
 	case own != nil:
 	case s.err != nil:
 		return nil, nil, s.err
-	case s.plan != "" && r.cfg.OnFailure == OnFailureRefuse:
-		return nil, nil, fmt.Errorf("%w: the Set has %.80q no longer", ErrUnknownPlan, s.plan)
+	case name != "" && r.cfg.OnFailure == OnFailureRefuse:
+		return nil, nil, fmt.Errorf("%w: the Set has %.80q no longer", ErrUnknownPlan, name)
 	}
 	return own, override, nil
 }

@@ -3,6 +3,9 @@ package plans
 import (
 	"fmt"
 	"strings"
+	"sync"
+
+	"github.com/headgate/headgate/core"
 )
 
 // SetConfig configures a Set.
@@ -26,10 +29,40 @@ type Set struct {
 	routes   map[string][]string
 }
 
-// plan is a Plan of a Set. A request that is decided by it cannot change it.
+// plan is a Plan of a Set, or what an Override replaces of one. A request that is decided by it cannot
+// change it.
 type plan struct {
-	Plan
-	name string
+	Plan                                // whose Subscribed limits are Calendars
+	name       string                   // is empty for an Override
+	subscribed map[string]core.Calendar // the Subscribed ones
+	of         *plan                    // of the Set, if this one is for some anchors
+
+	mu       sync.Mutex
+	anchored map[anchors]*plan
+}
+
+// newPlan returns a plan that shares nothing with p.
+func newPlan(p Plan, name string) *plan {
+	made := &plan{Plan: p.clone(), name: name}
+	for name, limit := range made.Limits {
+		if s, ok := limit.(Subscribed); ok {
+			if made.subscribed == nil {
+				made.subscribed = make(map[string]core.Calendar)
+			}
+			made.subscribed[name] = s.Calendar
+			made.Limits[name] = s.Calendar
+		}
+	}
+	return made
+}
+
+// source returns a copy of the Plan that a plan was made of.
+func (p *plan) source() Plan {
+	source := p.clone()
+	for name, c := range p.subscribed {
+		source.Limits[name] = Subscribed{c}
+	}
+	return source
 }
 
 // NewSet returns a Set, or every fault of the configuration at once. A fault names its field as the
@@ -51,7 +84,7 @@ func (s *Set) Plan(name string) (Plan, bool) {
 	if !ok {
 		return Plan{}, false
 	}
-	return p.clone(), true
+	return p.source(), true
 }
 
 // compile returns a set, or faults.
@@ -68,7 +101,7 @@ func compile(cfg SetConfig) (*Set, []fault) {
 		name := strings.Clone(name) // so that it does not keep the whole file in memory
 		faults = append(faults, checkName("plans", name)...)
 		faults = append(faults, p.check("plans."+name+".")...)
-		set.plans[name] = &plan{p.clone(), name}
+		set.plans[name] = newPlan(p, name)
 	}
 	faults = append(faults, set.useRoutes(cfg.Routes)...)
 	switch set.standard = set.plans[cfg.Default]; {

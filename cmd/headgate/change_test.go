@@ -606,3 +606,41 @@ func TestRightsSuffice(t *testing.T) {
 		}
 	}
 }
+
+// The periods of a subscription begin where its anchor says, and the command asks for it.
+func TestWhyOfASubscription(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	a := newApplication(t, srv.Client(t), "--redis", urlOf(srv))
+	file := write(t, "plans.yaml", "default: free\nplans: {free: {limits: "+
+		"{month: {limit: 3, calendar: month, in: UTC, anchor: subscription}}}}\n")
+	berlin := core.Must(time.LoadLocation("Europe/Berlin"))
+	month := core.Calendar{Limit: 3, Every: core.PeriodMonth, In: berlin, Anchor: time.Date(2026, 1, 17, 9, 0, 0, 0, berlin)}
+	p := limitBy("month", month)
+	a.spend(p, 3)
+	gatetest.NoError(t, newOverrides(t, a.client).SetOverride(t.Context(), "acme", plans.Override{Limits: map[string]core.Algorithm{
+		"month": core.Calendar{Limit: 2, Every: core.PeriodMonth, In: time.UTC},
+	}}))
+	for anchor, passes := range map[string]bool{
+		"2026-03-17 09:00 Europe/Berlin": false, "2020-12-17T08:00:00Z Europe/Berlin": false,
+		"2026-03-17 09:00": true, "2026-01-17 Europe/Berlin": true, "none": true,
+	} {
+		if v, r := a.why("--policies", file, "--anchor", anchor); v.Passes != passes {
+			t.Errorf("%s: %+v %s", anchor, v, r.err)
+		}
+	}
+	for _, bad := range []string{"", " ", "17", "2026-03-17 Europe/Atlantis"} {
+		if r := a.run("why", "acme/user-1", "--policies", file, "--anchor", bad); r.code != exitUsage || !strings.Contains(r.err, "--anchor") {
+			t.Errorf("%q: exit code %d: %s", bad, r.code, r.err)
+		}
+	}
+}
+
+// newOverrides returns a Book of a program that sets overrides.
+func newOverrides(t *testing.T, client redis.UniversalClient) *plans.Book {
+	t.Helper()
+	set := core.Must(plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{"free": {}}}))
+	book := core.Must(plans.New(plans.Config{Set: set, Client: client}))
+	t.Cleanup(book.Close)
+	return book
+}

@@ -19,8 +19,11 @@ import (
 // planned is the flags of commands that need the limits of a key.
 type planned struct {
 	*app
-	policies, name, tenant string
+	policies, name, tenant, anchor string
 }
+
+// noAnchor is the anchor of a tenant without a subscription.
+const noAnchor = "none"
 
 func (p *planned) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -32,6 +35,8 @@ func (p *planned) flags(cmd *cobra.Command) {
 	f.StringVar(
 		&p.tenant, "tenant", "", "name of the tenant whose override holds (the outermost part of KEY)",
 	)
+	f.StringVar(&p.anchor, "anchor", "", "when a period of the tenant's subscription begins, such as 2026-01-31, "+
+		"\"2026-01-31 09:00 Europe/Berlin\" (UTC without a time zone) or none")
 	_ = cmd.MarkFlagFilename("policies", "yaml", "yml", "json")
 	_ = cmd.RegisterFlagCompletionFunc("name", func(
 		*cobra.Command, []string, string,
@@ -128,13 +133,68 @@ func (p *planned) limits(ctx context.Context, l *link, key core.Key) (k *known, 
 	if k.plan.Limits == nil {
 		k.plan.Limits = make(map[string]core.Algorithm)
 	}
-	maps.Copy(k.plan.Limits, override.Limits)
+	if err := p.begin(k.plan.Limits, override.Limits); err != nil {
+		return nil, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(k.plan.Limits)) {
 		if !strings.Contains(name, "/") {
 			k.names = append(k.names, name)
 		}
 	}
 	return k, nil
+}
+
+// begin puts the limits of an override into those of a plan, and lets the periods of those that begin
+// with the subscription begin at the anchor of the flags, as a plans.Book does.
+func (p *planned) begin(limits, override map[string]core.Algorithm) error {
+	for name, limit := range override {
+		c, plain := limit.(core.Calendar)
+		if own, ok := limits[name].(plans.Subscribed); ok && plain && c.Anchor.IsZero() && c.Every == own.Every {
+			limit = plans.Subscribed{Calendar: c}
+		}
+		limits[name] = limit
+	}
+	for name, limit := range limits {
+		own, ok := limit.(plans.Subscribed)
+		if !ok {
+			continue
+		}
+		at, err := p.anchorOf(name)
+		if err != nil {
+			return err
+		}
+		if !at.IsZero() {
+			own.Calendar.Anchor, own.Calendar.In = at, at.Location()
+		}
+		limits[name] = own.Calendar
+	}
+	return nil
+}
+
+// anchorOf returns the anchor of the flags, zero if the tenant has none. A limit needs it.
+func (p *planned) anchorOf(limit string) (time.Time, error) {
+	if p.anchor == "" {
+		return time.Time{}, usagef("the periods of %s begin with the subscription of the tenant: say --anchor 2026-01-31, "+
+			"or --anchor none if it has no subscription", limit)
+	}
+	if p.anchor == noAnchor {
+		return time.Time{}, nil
+	}
+	fields, in := strings.Fields(p.anchor), time.UTC
+	if last := fields[max(0, len(fields)-1):]; len(last) == 1 && strings.ContainsAny(last[0][:1], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		zone, err := time.LoadLocation(last[0])
+		if err != nil {
+			return time.Time{}, usagef("--anchor: %w", err)
+		}
+		in, fields = zone, fields[:len(fields)-1]
+	}
+	for _, layout := range []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, time.RFC3339Nano} {
+		if at, err := time.ParseInLocation(layout, strings.Join(fields, " "), in); err == nil {
+			return at.In(in), nil
+		}
+	}
+	return time.Time{}, usagef("--anchor is %q: it must be a day such as 2026-01-31, a time such as "+
+		"\"2026-01-31 09:00 Europe/Berlin\", or none", p.anchor)
 }
 
 // stated asks which policies programs state.

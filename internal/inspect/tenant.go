@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/plans"
@@ -12,6 +13,8 @@ import (
 type Tenant struct {
 	Name string
 	Plan string // the name of its plan
+	// Subscription is when its periods begin, and which plan follows.
+	Subscription plans.Subscription
 	// Override replaces its plan or parts of it. It is nil if there is none.
 	Override *plans.Override
 }
@@ -56,14 +59,60 @@ func (i *Inspector) plan(ctx context.Context, s *Subject) (plan core.Plan) {
 
 func (i *Inspector) tenant(ctx context.Context, name string) (t Tenant, err error) {
 	t.Name = name
-	if t.Plan, err = i.cfg.Plans.PlanName(ctx, name); err != nil {
+	if t.Subscription, err = i.cfg.Plans.Subscription(ctx, name); err != nil {
 		return t, err
 	}
+	t.Plan = t.Subscription.Plan
 	o, is, err := i.cfg.Plans.Override(ctx, name)
 	if is {
 		t.Override = &o
 	}
 	return t, err
+}
+
+// Periods says when the periods of a tenant begin, and which plan it will have. It is empty if nothing is
+// known of that.
+func (t *Tenant) Periods() string {
+	var all []string
+	if at := t.Subscription.Anchor; !at.IsZero() {
+		all = append(all, fmt.Sprintf("Its periods begin as on %s, %v.", at.Format("2 January 2006 at 15:04:05"),
+			at.Location()))
+	}
+	if s := &t.Subscription; s.Next != "" {
+		all = append(all, fmt.Sprintf("Its plan will be %s from %s UTC on.", s.Next,
+			s.Renewal.UTC().Format("2 January 2006 at 15:04:05")))
+	}
+	return strings.Join(all, " ")
+}
+
+// LimitText returns the limit of a subject as a file of plans has it. Periods of the subscription are
+// told as such, so that an override that is made of the text does not freeze them.
+func (i *Inspector) LimitText(s *Subject, l *Limit) string {
+	if c, ok := l.Algorithm.(core.Calendar); ok && i.subscribed(s, l) {
+		return LimitText(plans.Subscribed{Calendar: c})
+	}
+	return LimitText(l.Algorithm)
+}
+
+// subscribed reports whether the periods of a limit are those of the subscription of the first tenant.
+func (i *Inspector) subscribed(s *Subject, l *Limit) bool {
+	if len(s.Tenants) == 0 || !l.FromPlan {
+		return false
+	}
+	t := &s.Tenants[0]
+	if t.Override != nil {
+		switch o := t.Override.Limits[l.Policy.Name()].(type) {
+		case plans.Subscribed:
+			return true
+		case core.Calendar:
+			if !o.Anchor.IsZero() {
+				return false
+			}
+		}
+	}
+	plan, _ := i.cfg.Plans.Set().Plan(t.Plan)
+	_, is := plan.Limits[l.Policy.Name()].(plans.Subscribed)
+	return is
 }
 
 // fault notes why a part of the answer is missing, if err is not nil.

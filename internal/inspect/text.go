@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/plans"
 )
 
 // Describe says in words what a limit admits, such as "100 per 1 min, at most 20 at once", with the
@@ -32,7 +33,13 @@ func Describe(a core.Algorithm, number func(int64) string, span func(time.Durati
 		}
 		return strings.Join(all, ", ")
 	case core.Calendar:
-		return fmt.Sprintf("%s in each %s, %v", number(a.Limit), a.Every, a.In)
+		from := ""
+		if !a.Anchor.IsZero() {
+			from = anchored(a)
+		}
+		return fmt.Sprintf("%s in each %s%s, %v", number(a.Limit), a.Every, from, a.In)
+	case plans.Subscribed:
+		return fmt.Sprintf("%s in each %s of the subscription, %v", number(a.Limit), a.Every, a.In)
 	case core.Block:
 		return fmt.Sprintf("%s strikes in %s block for %s", number(a.Strikes), span(a.Within), span(a.For))
 	case core.Unlimited:
@@ -41,6 +48,22 @@ func Describe(a core.Algorithm, number func(int64) string, span func(time.Durati
 		return "denies everything"
 	}
 	return fmt.Sprintf("%T", a)
+}
+
+// anchored says where the periods of a Calendar with an Anchor begin, such as " from day 31, 09:00".
+func anchored(c core.Calendar) string {
+	at, layout := c.Anchor.In(c.In), " from 15:04:05"
+	switch c.Every {
+	case core.PeriodMinute, core.PeriodHour:
+		layout = " from :04:05"
+	case core.PeriodWeek:
+		layout = " from Monday 15:04:05"
+	case core.PeriodMonth:
+		layout = " from day 2, 15:04:05"
+	case core.PeriodYear:
+		layout = " from 2 January 15:04:05"
+	}
+	return strings.TrimSuffix(at.Format(layout), ":00")
 }
 
 func describeBucket(a core.TokenBucket, number func(int64) string, span func(time.Duration) string) string {
@@ -86,6 +109,8 @@ func LimitText(a core.Algorithm) string {
 			anchor = ", anchor: " + a.Anchor.In(a.In).Format(time.RFC3339Nano)
 		}
 		return fmt.Sprintf("{limit: %d, calendar: %v, in: %v%s}", a.Limit, a.Every, a.In, anchor)
+	case plans.Subscribed:
+		return fmt.Sprintf("{limit: %d, calendar: %v, in: %v, anchor: subscription}", a.Limit, a.Every, a.In)
 	case core.Unlimited:
 		return "unlimited"
 	case core.DenyAll:
