@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/flight"
 	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/keeper"
+	"github.com/headgate/headgate/internal/line"
 	"github.com/headgate/headgate/internal/memstore"
 	"github.com/headgate/headgate/internal/request"
 	"github.com/headgate/headgate/internal/threshold"
@@ -30,8 +31,9 @@ type Gate struct {
 	source Source                                // of its decisions
 	bound  func(context.Context) context.Context // gives a decision its deadline
 	ping   func(context.Context) error
-	local  *memstore.Store // decides for Local policies while Redis fails
-	cache  *denialCache    // nil if denials are not remembered
+	local  *memstore.Store     // decides for Local policies while Redis fails
+	cache  *denialCache        // nil if denials are not remembered
+	lines  line.Lines[lineKey] // of background work
 
 	thresholds *threshold.Watch[watched] // sees nothing unless somebody observes
 

@@ -83,19 +83,17 @@ func (l *Limiter) Wait(ctx context.Context, key Key) (Decision, error) {
 // spends nothing and returns an error that wraps ErrDenied at once, with the Decision that denies.
 // In the second case the error wraps context.DeadlineExceeded too. Callers that wait for a
 // TokenBucket or a LeakyBucket are served in order. For other algorithms WaitN asks again when
-// there is room, and another caller may be first.
+// there is room, and another caller may be first. Foreground callers come before those with a context
+// of [WithBackground].
 //
 // Other errors are those of Gate.Decide. If ctx ends or the Gate is closed while WaitN waits, it
 // cancels what it has reserved and returns the error of ctx or ErrClosed. If a [Block] of the
 // Limiter has begun meanwhile, it cancels that too, and waits for the end of the block.
 func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error) {
-	for {
-		longest := maxReserve
-		at, bounded := ctx.Deadline()
-		if bounded {
-			longest = max(0, time.Until(at))
-		}
-		r, d, err := l.gate.reserve(ctx, longest, false, l.charges(nil, key, n))
+	longest, bounded := patience(ctx)
+	for yields := yieldsUntil(ctx, longest); ; {
+		r, d, err := l.gate.yield(ctx, yields, longest, true, false, l.charges(nil, key, n))
+		longest, _ = patience(ctx)
 		if err != nil {
 			return d, err
 		}
@@ -124,6 +122,15 @@ func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error)
 			return Decision{}, err
 		}
 	}
+}
+
+// patience returns the time to the deadline of ctx, or the longest wait of a reservation.
+func patience(ctx context.Context) (longest time.Duration, bounded bool) {
+	at, bounded := ctx.Deadline()
+	if !bounded {
+		return maxReserve, false
+	}
+	return max(0, time.Until(at)), true
 }
 
 // unblocked asks, after a wait, whether no Block has begun since a decision. A block that the

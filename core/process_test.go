@@ -146,6 +146,10 @@ func TestDecidingProcess(t *testing.T) {
 			continue
 		}
 		switch lines.Text() {
+		case "bulk":
+			waitInBulk(t, g)
+			fmt.Println("admitted", bulk)
+			continue
 		case "seed":
 			fmt.Println("admitted", seedAndSpend(t, g))
 			continue

@@ -37,9 +37,14 @@ type Reservation struct {
 // may be for later, by at most maxWait, and at most 10 years: Reservation.Delay says when the
 // request may go on. All other algorithms have room now or deny. The Reservation is nil if the
 // Decision denies. The errors are those of Decide.
+//
+// With a context of [WithBackground], Reserve itself waits for room, for at most half of maxWait.
 func (g *Gate) Reserve(
 	ctx context.Context, maxWait time.Duration, charges ...Charge,
 ) (r *Reservation, d Decision, err error) {
+	if until := yieldsUntil(ctx, maxWait); !until.IsZero() {
+		return g.yield(ctx, until, maxWait, false, true, charges)
+	}
 	return g.reserve(ctx, maxWait, true, charges)
 }
 

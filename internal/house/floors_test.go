@@ -25,6 +25,7 @@ var floors = []struct {
 	{"internal/watch", 0, nil},
 	{"internal/series", 0, nil},
 	{"internal/stated", 0, nil},
+	{"internal/line", 0, nil},
 	{"llm/internal/jsonscan", 0, nil},
 	{"llm/internal/sse", 0, nil},
 	{"llm/internal/pricefile", 0, nil},

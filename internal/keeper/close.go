@@ -29,6 +29,11 @@ func (k *Keeper) End() {
 
 // Sleep waits, or returns the error of ctx or Closed if one of these is first.
 func (k *Keeper) Sleep(ctx context.Context, wait time.Duration) error {
+	return k.Await(ctx, wait, nil)
+}
+
+// Await is Sleep, and ends when the channel is closed too.
+func (k *Keeper) Await(ctx context.Context, wait time.Duration, woken <-chan struct{}) error {
 	if wait <= 0 {
 		return nil
 	}
@@ -36,6 +41,8 @@ func (k *Keeper) Sleep(ctx context.Context, wait time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
+	case <-woken:
 		return nil
 	case <-k.closed:
 		return k.Closed
