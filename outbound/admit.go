@@ -16,18 +16,11 @@ func (x *exchange) admit() (*pass, error) {
 			return nil, err
 		}
 		p, denied, err := x.try()
-		switch {
-		case err != nil:
+		if p != nil || err != nil {
+			return p, err
+		}
+		if err := x.forRoom(denied); err != nil {
 			return nil, err
-		case p != nil && !p.slot.lost():
-			return p, nil
-		case p != nil: // it must not be sent
-			p.cancel()
-			p.release()
-		default:
-			if err := x.forRoom(denied); err != nil {
-				return nil, err
-			}
 		}
 	}
 }
@@ -146,6 +139,10 @@ func (x *exchange) reserve() (*pass, *BusyError, error) {
 			return nil, denied, err
 		}
 	}
+	if lost(x.lease) { // the request must not be sent
+		x.release()
+		return nil, new(BusyError), nil
+	}
 	goesOn = true
 	slot := x.lease
 	x.lease = nil // it is the pass's
@@ -197,7 +194,7 @@ func (x *exchange) delay(
 		return new(BusyError), nil
 	}
 	x.t.note(&d)
-	if away := d.Cause != nil; away != local || !away && x.t.unasked.Load() > asked.UnixNano() {
+	if local && d.Cause == nil || !local && x.t.unasked.Load() > asked.UnixNano() {
 		return new(BusyError), nil
 	}
 	return nil, nil

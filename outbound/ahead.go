@@ -1,10 +1,9 @@
 package outbound
 
 import (
-	"fmt"
+	"context"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -14,49 +13,42 @@ const bodyPatience = 250 * time.Millisecond
 
 // ahead is the body of a response whose first bytes are read in the background.
 type ahead struct {
-	inner  io.ReadCloser
-	parts  chan []byte // what is read ahead; it is closed when nothing more is
-	err    error       // behind the parts
-	head   []byte      // of the parts, and not yet handed on
-	closed chan struct{}
-	close  sync.Once
+	inner io.ReadCloser
+	parts chan []byte // what is read ahead; it is closed when nothing more is
+	err   error       // behind the parts
+	head  []byte      // of the parts, and not yet handed on
+	stop  func()      // ends the reading ahead
 }
 
 // readAhead reads the first bytes of the body of a response, about that many at most and for
 // bodyPatience. It gives the response a body as if nothing had been read, and returns what was read
 // and whether that is all of it.
 func readAhead(res *http.Response, most int) (head []byte, whole bool) {
-	a := &ahead{inner: res.Body, parts: make(chan []byte), closed: make(chan struct{})}
+	ctx, stop := context.WithCancel(context.Background())
+	a := &ahead{inner: res.Body, parts: make(chan []byte), stop: stop}
 	res.Body = a
-	go a.fill(most)
+	go a.fill(ctx, most)
 	timer := time.NewTimer(bodyPatience)
 	defer timer.Stop()
-	for {
+	for reads := true; reads; {
 		select {
 		case part, more := <-a.parts:
 			a.head = append(a.head, part...)
-			if more {
-				continue
-			}
-			if whole = a.err == io.EOF; whole {
-				_ = a.inner.Close() // it has been read
-			}
-			if whole && len(a.head) == 0 {
-				res.Body = http.NoBody
-			}
+			reads = more
+			whole = !more && a.err == io.EOF
 		case <-timer.C:
+			reads = false
 		}
-		return a.head, whole
 	}
+	if whole {
+		_ = a.Close() // it has been read
+	}
+	return a.head, whole
 }
 
-func (a *ahead) fill(most int) {
+// fill reads the first bytes of the body.
+func (a *ahead) fill(ctx context.Context, most int) {
 	defer close(a.parts)
-	defer func() {
-		if r := recover(); r != nil { // nobody could recover from it here
-			a.err = fmt.Errorf("outbound: the body of the response panics: %v", r)
-		}
-	}()
 	for size := 0; size <= most && a.err == nil; {
 		chunk := make([]byte, 4<<10)
 		var n int
@@ -64,7 +56,7 @@ func (a *ahead) fill(most int) {
 		size += n
 		select {
 		case a.parts <- chunk[:n]:
-		case <-a.closed:
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -72,14 +64,16 @@ func (a *ahead) fill(most int) {
 
 // Read reads what was read ahead, and then the rest of the body.
 func (a *ahead) Read(p []byte) (n int, err error) {
-	for more := true; len(a.head) == 0; {
-		if a.head, more = <-a.parts; more {
-			continue
-		}
-		if a.err != nil {
+	for len(a.head) == 0 {
+		part, more := <-a.parts
+		switch {
+		case more:
+			a.head = part
+		case a.err != nil:
 			return 0, a.err
+		default:
+			return a.inner.Read(p)
 		}
-		return a.inner.Read(p)
 	}
 	n = copy(p, a.head)
 	a.head = a.head[n:]
@@ -88,6 +82,6 @@ func (a *ahead) Read(p []byte) (n int, err error) {
 
 // Close closes the body, which also ends a reading ahead.
 func (a *ahead) Close() error {
-	a.close.Do(func() { close(a.closed) })
+	a.stop()
 	return a.inner.Close()
 }

@@ -64,13 +64,11 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.inner.Read(p)
 	b.pass.look(p[:max(n, 0)])
 	b.reading.Unlock()
-	if err != nil {
+	if err != nil || b.over.Load() {
 		b.end()
-		if err != io.EOF {
-			err = b.pass.explain(err)
-		}
-	} else if b.over.Load() {
-		b.settle()
+	}
+	if err != nil && err != io.EOF {
+		err = b.pass.explain(err)
 	}
 	return n, err
 }

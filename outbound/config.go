@@ -101,12 +101,7 @@ func (cfg Config) complete() (Config, error) {
 	} else if cfg.Longest < time.Millisecond || cfg.Longest > longestWait {
 		fault("Longest is %v: it must be between 1ms and 10 years", cfg.Longest)
 	}
-	if cfg.MaxWait < 0 || cfg.MaxWait > longestWait {
-		fault("MaxWait is %v: it must be between 0 and 10 years", cfg.MaxWait)
-	}
-	if cfg.Retry.Max < 0 || cfg.Retry.Max > maxRetries {
-		fault("Retry.Max is %d: it must be between 0 and %d", cfg.Retry.Max, maxRetries)
-	}
+	checkPatience(cfg.MaxWait, cfg.Retry, fault)
 	if cfg.Slot != nil {
 		cfg.Slot.check(cfg.Gate, fault)
 	}
@@ -115,6 +110,15 @@ func (cfg Config) complete() (Config, error) {
 		cfg.Base = http.DefaultTransport
 	}
 	return cfg, errors.Join(errs...)
+}
+
+func checkPatience(maxWait time.Duration, retry Retry, fault faultFunc) {
+	if maxWait < 0 || maxWait > longestWait {
+		fault("MaxWait is %v: it must be between 0 and 10 years", maxWait)
+	}
+	if retry.Max < 0 || retry.Max > maxRetries {
+		fault("Retry.Max is %d: it must be between 0 and %d", retry.Max, maxRetries)
+	}
 }
 
 func (cfg *Config) checkRules(fault faultFunc) {

@@ -24,10 +24,9 @@ type exchange struct {
 	caps    []semaphore.Cap
 	waiting
 
-	began time.Time
-	// retries is how often the request may be sent again, and sent how often it was sent.
-	retries, sent int
-	unsent        bool // the last sending has failed before anything was sent
+	began  time.Time
+	sent   int  // how often it was sent
+	unsent bool // the last sending has failed before anything was sent
 	// refusal is what the last response has told, or nil if it refuses nothing. Waiting does not help
 	// if that began no cooldown. whole reports that the body of the response is in memory.
 	refusal *BusyError

@@ -15,10 +15,10 @@ import (
 
 // pass is what one sending of a request has spent and holds.
 type pass struct {
-	x       *exchange
-	slot    slot
-	ctx     context.Context         // of the request as it is sent
-	stop    context.CancelCauseFunc // ends ctx, or nil without a slot
+	x    *exchange
+	ctx  context.Context         // of the request as it is sent
+	stop context.CancelCauseFunc // ends ctx, or nil without a slot
+	slot
 	paid    *core.Reservation
 	sent    time.Time
 	way     sending
@@ -36,22 +36,27 @@ func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Deci
 			x.ruled[i].left = r.Remaining
 		}
 	}
-	return &pass{x: x, slot: slot{lease: l}, paid: paid}
+	p := &pass{x: x, ctx: x.req.Context(), paid: paid}
+	if l != nil {
+		p.ctx, p.stop = context.WithCancelCause(p.ctx)
+		p.keep(l)
+	}
+	return p
 }
 
 // send sends the request, and returns the response.
 func (p *pass) send() (*http.Response, error) {
 	x := p.x
-	if p.ctx = x.req.Context(); p.slot.lease != nil {
-		p.ctx, p.stop = context.WithCancelCause(p.ctx)
-		p.keep(p.slot.lease)
-	}
 	x.sent++
 	watched := false
 	defer func() {
-		if !watched { // Base, a Meter or Observe panics, or there is no response
-			p.end()
+		if watched {
+			return
 		}
+		if p.res != nil { // a Meter or Observe panics, and nobody gets the response
+			_ = p.res.Body.Close()
+		}
+		p.end()
 	}()
 	p.sent = time.Now()
 	res, err := x.t.cfg.Base.RoundTrip(x.req.WithContext(p.way.trace(p.ctx)))
@@ -66,11 +71,6 @@ func (p *pass) send() (*http.Response, error) {
 	case res.Body == nil:
 		res.Body = http.NoBody
 	}
-	defer func() {
-		if !watched {
-			_ = res.Body.Close() // nobody gets it
-		}
-	}()
 	res.Request = x.given
 	p.res = res
 	p.learn(res)
@@ -106,18 +106,6 @@ func (p *pass) explain(err error) error {
 func (p *pass) end() {
 	p.release()
 	p.settle()
-}
-
-// release gives the slot back in the background.
-func (p *pass) release() {
-	l, over := p.slot.end()
-	if over {
-		return
-	}
-	if p.stop != nil {
-		p.stop(context.Canceled)
-	}
-	p.giveBack(l)
 }
 
 // cancel refunds what a request has spent that was not sent.

@@ -3,9 +3,10 @@ package outbound
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -41,8 +42,6 @@ type Upstream struct {
 	// The request is a copy with a URL and headers of its own. Rewrite must not change the body, and
 	// must be safe for concurrent use. Nil changes nothing.
 	Rewrite func(*http.Request)
-
-	down *atomic.Pointer[unreached] // the last time, or nil; NewPool makes it
 }
 
 // Pool is an http.RoundTripper that sends a request to the first of several upstreams that admits
@@ -50,7 +49,22 @@ type Upstream struct {
 // no connection to one could be made, and its body is empty or can be had anew from
 // http.Request.GetBody. For a second no other request goes to that one. NewPool makes a Pool. It is
 // immutable and safe for concurrent use.
-type Pool struct{ cfg PoolConfig }
+type Pool struct {
+	cfg       PoolConfig
+	upstreams []*upstream
+}
+
+// upstream is an Upstream of a Pool.
+type upstream struct {
+	Upstream
+	down atomic.Pointer[unreached] // the last time, or nil
+}
+
+// unreached is that no connection to an upstream could be made.
+type unreached struct {
+	at  time.Time
+	err error
+}
 
 // NewPool returns a Pool, or every fault of the configuration at once.
 func NewPool(cfg PoolConfig) (*Pool, error) {
@@ -61,6 +75,7 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 	if len(cfg.Upstreams) == 0 {
 		fault("Upstreams is empty")
 	}
+	p := &Pool{cfg: cfg}
 	names := make(map[string]bool)
 	for i, u := range cfg.Upstreams {
 		if u.Name == "" || names[u.Name] {
@@ -70,21 +85,13 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 		if u.Transport == nil || u.Transport.cool == nil {
 			fault("Upstreams[%d].Transport is nil or zero: New must make it", i)
 		}
+		p.upstreams = append(p.upstreams, &upstream{Upstream: u})
 	}
-	if cfg.MaxWait < 0 || cfg.MaxWait > longestWait {
-		fault("MaxWait is %v: it must be between 0 and 10 years", cfg.MaxWait)
-	}
-	if cfg.Retry.Max < 0 || cfg.Retry.Max > maxRetries {
-		fault("Retry.Max is %d: it must be between 0 and %d", cfg.Retry.Max, maxRetries)
-	}
+	checkPatience(cfg.MaxWait, cfg.Retry, fault)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	cfg.Upstreams = slices.Clone(cfg.Upstreams)
-	for i := range cfg.Upstreams {
-		cfg.Upstreams[i].down = new(atomic.Pointer[unreached])
-	}
-	return &Pool{cfg: cfg}, nil
+	return p, nil
 }
 
 // RoundTrip sends a request to an upstream. It does not change the request. If no upstream has room
@@ -92,37 +99,36 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 // the errors of all. Other errors are those of the Transport that has sent the request, or could
 // not decide on it.
 func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
-	if p == nil || len(p.cfg.Upstreams) == 0 {
+	if p == nil || len(p.upstreams) == 0 {
 		closeBody(req)
 		return nil, errZero
 	}
-	s := search{pool: p, given: req, req: req, until: time.Now().Add(p.cfg.MaxWait)}
+	s := &search{pool: p, given: req, req: req, until: time.Now().Add(p.cfg.MaxWait), order: p.order(req)}
 	if at, ok := req.Context().Deadline(); ok && at.Before(s.until) {
 		s.until, s.cause = at, context.DeadlineExceeded
 	}
-	return s.run(p.order(req))
+	return s.run()
 }
 
 // CloseIdleConnections closes those of all upstreams, as http.Client.CloseIdleConnections asks.
 func (p *Pool) CloseIdleConnections() {
-	for _, u := range p.cfg.Upstreams {
+	for _, u := range p.upstreams {
 		u.Transport.CloseIdleConnections()
 	}
 }
 
 // order returns the upstreams in the order in which a request asks them: by rendezvous hashing if
 // it is sticky.
-func (p *Pool) order(req *http.Request) []*Upstream {
-	all := make([]*Upstream, len(p.cfg.Upstreams))
-	for i := range all {
-		all[i] = &p.cfg.Upstreams[i]
+func (p *Pool) order(req *http.Request) (all []*candidate) {
+	for _, u := range p.upstreams {
+		all = append(all, &candidate{upstream: u})
 	}
 	key := ""
 	if p.cfg.Sticky != nil {
 		key = p.cfg.Sticky(req)
 	}
 	if key != "" {
-		slices.SortStableFunc(all, func(a, b *Upstream) int {
+		slices.SortStableFunc(all, func(a, b *candidate) int {
 			return cmp.Compare(score(key, b.Name), score(key, a.Name))
 		})
 	}
@@ -131,15 +137,6 @@ func (p *Pool) order(req *http.Request) []*Upstream {
 
 // score is the rank of an upstream for a sticky value.
 func score(key, name string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(name))
-	_, _ = h.Write([]byte{0})
-	_, _ = h.Write([]byte(key))
-	// FNV changes the high bits little for the last bytes. This is the finalizer of MurmurHash3.
-	x := h.Sum64()
-	x ^= x >> 33
-	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	x *= 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
+	sum := sha256.Sum256([]byte(name + "\x00" + key))
+	return binary.BigEndian.Uint64(sum[:])
 }

@@ -20,9 +20,9 @@ type Retry struct {
 
 // again reports whether to send the request again, and gives it a new body if so. The cooldown makes
 // it wait.
-func (x *exchange) again(res *http.Response) bool {
+func (x *exchange) again(res *http.Response, retries int) bool {
 	r := x.refusal
-	return r != nil && r.After != core.Never && !r.Spent && x.sent <= x.retries &&
+	return r != nil && r.After != core.Never && !r.Spent && x.sent <= retries &&
 		res.Header.Get("X-Should-Retry") != "false" && x.renew(res)
 }
 
@@ -38,7 +38,7 @@ func (x *exchange) renew(res *http.Response) bool {
 // rewind gives a request a new body, and reports whether it could.
 func (x *exchange) rewind() bool {
 	copied := *x.req
-	if has := x.req.Body != nil && x.req.Body != http.NoBody; has {
+	if x.req.Body != nil && x.req.Body != http.NoBody {
 		if x.req.GetBody == nil {
 			return false
 		}

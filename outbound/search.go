@@ -40,10 +40,18 @@ type search struct {
 	pool  *Pool
 	given *http.Request
 	req   *http.Request // has the body, which no upstream has read
+	order []*candidate
 	until time.Time
 	cause error // why until is no later, or nil
 	sent  int
 	res   *http.Response // the last refusal
+}
+
+// candidate is an upstream in a search.
+type candidate struct {
+	*upstream
+	busy *BusyError // or nil
+	lost error      // why it cannot be reached, or nil
 }
 
 // turn is how long a request waits for a slot of one upstream before it asks the others again.
@@ -53,31 +61,26 @@ const turn = 100 * time.Millisecond
 // than until the next one has room: requests that come together would queue at one otherwise. Then run
 // asks again those that may have room by now. It leaves out those that could not be reached, and those at
 // which waiting does not help.
-func (s *search) run(order []*Upstream) (*http.Response, error) {
-	busy := &PoolBusyError{Busy: make(map[string]*BusyError, len(order))}
+func (s *search) run() (*http.Response, error) {
 	for {
-		for _, u := range order {
-			_, down := busy.Unreached[u.Name]
-			if e := busy.Busy[u.Name]; down || e != nil && e.soon() > 0 {
+		for _, c := range s.order {
+			if c.lost != nil || c.busy != nil && c.busy.soon() > 0 {
 				continue
 			}
-			if res, over, err := s.ask(u, 0, busy); over {
+			if res, over, err := s.ask(c, 0); over {
 				return res, err
 			}
 		}
-		first := busy.soonest(order)
-		if first == nil {
-			break
-		}
-		wait := s.patience(busy, order)
+		first := s.soonest()
+		wait := s.patience(first)
 		if wait <= 0 {
-			break
+			return s.fail(first)
 		}
 		began := time.Now()
-		if res, over, err := s.ask(first, wait, busy); over {
+		if res, over, err := s.ask(first, wait); over {
 			return res, err
 		}
-		if e := busy.Busy[first.Name]; e != nil && e.rank == bySlot { // the queue may be full
+		if first.busy != nil && first.busy.rank == bySlot { // the queue may be full
 			rest := min(turn-time.Since(began), time.Until(s.until))
 			if err := first.Transport.keeper.Sleep(s.given.Context(), rest); err != nil {
 				closeBody(s.req)
@@ -85,35 +88,21 @@ func (s *search) run(order []*Upstream) (*http.Response, error) {
 			}
 		}
 	}
-	return s.fail(order, busy)
 }
 
-// shortest is the least wait: an upstream may have had no room when it was asked, and have some by now.
-const shortest = time.Millisecond
-
-// patience returns how long to wait for the upstream that has room first, or 0 if it has none in time.
-func (s *search) patience(busy *PoolBusyError, order []*Upstream) time.Duration {
-	e, left := busy.Busy[busy.First], time.Until(s.until)
-	switch {
-	case e.Spent || e.soon() > left:
-		return 0
-	case e.rank == bySlot:
-		return min(left, turn)
-	}
-	spread := time.Duration(0)
-	if e.Rule == coolingName {
-		spread = longestSpread
-	}
-	for _, u := range order {
-		if other := busy.Busy[u.Name]; other != nil && other != e && !other.Spent && other.After != core.Never {
-			soon := other.soon() + spread
-			if other.rank == bySlot {
-				soon = turn
-			}
-			left = min(left, max(soon, shortest))
+// soonest returns the upstream that has room first, or nil if none is busy.
+func (s *search) soonest() (first *candidate) {
+	for _, c := range s.order {
+		if c.busy != nil && (first == nil || c.busy.before(first.busy)) {
+			first = c
 		}
 	}
-	return left
+	return first
+}
+
+// before reports whether an upstream has room before another one.
+func (e *BusyError) before(o *BusyError) bool {
+	return cmp.Or(cmp.Compare(e.soon(), o.soon()), cmp.Compare(e.After, o.After)) < 0
 }
 
 // soon returns when to ask the upstream again.
@@ -121,134 +110,127 @@ func (e *BusyError) soon() time.Duration {
 	switch {
 	case e.rank == bySlot:
 		return 0
-	case e.After == core.Never:
+	case e.Spent || e.After == core.Never:
 		return core.Never
 	}
 	return time.Until(e.At)
 }
 
+// shortest is the least wait: an upstream may have had no room when it was asked, and have some by now.
+const shortest = time.Millisecond
+
+// patience returns how long to wait for the upstream that has room first, or 0 if it has none in time.
+func (s *search) patience(first *candidate) time.Duration {
+	left := time.Until(s.until)
+	switch {
+	case first == nil || first.busy.soon() > left:
+		return 0
+	case first.busy.rank == bySlot:
+		return min(left, turn)
+	}
+	spread := time.Duration(0)
+	if first.busy.Rule == coolingName {
+		spread = longestSpread
+	}
+	for _, c := range s.order {
+		switch {
+		case c.busy == nil || c == first:
+		case c.busy.rank == bySlot:
+			left = min(left, turn)
+		case c.busy.soon() < left:
+			left = min(left, max(c.busy.soon()+spread, shortest))
+		}
+	}
+	return left
+}
+
 // fail returns the last refusal, or the error of a request that no upstream has taken.
-func (s *search) fail(order []*Upstream, busy *PoolBusyError) (*http.Response, error) {
+func (s *search) fail(first *candidate) (*http.Response, error) {
 	closeBody(s.req)
 	if s.res != nil {
 		return s.res, nil
 	}
-	if busy.soonest(order) == nil {
-		var errs []error
-		for _, u := range order {
-			errs = append(errs, busy.Unreached[u.Name])
-		}
-		return nil, errors.Join(errs...)
-	}
-	if e := busy.Busy[busy.First]; s.cause != nil && e.Cause == nil && e.After != core.Never {
-		e.Cause = s.cause
-	}
-	return nil, busy
-}
-
-// soonest returns the upstream that has room first, and names it. It returns nil if none is busy.
-func (e *PoolBusyError) soonest(order []*Upstream) *Upstream {
-	var first *Upstream
-	var best *BusyError
-	for _, u := range order {
-		b := e.Busy[u.Name]
-		if b == nil {
+	e := &PoolBusyError{Busy: make(map[string]*BusyError), Unreached: make(map[string]error)}
+	var errs []error
+	for _, c := range s.order {
+		if c.busy != nil {
+			e.Busy[c.Name] = c.busy
 			continue
 		}
-		sooner := best == nil || cmp.Or(cmp.Compare(b.soon(), best.soon()), cmp.Compare(b.After, best.After)) < 0
-		if best == nil || b.Spent == best.Spent && sooner || best.Spent && !b.Spent {
-			first, best = u, b
-		}
+		e.Unreached[c.Name] = c.lost
+		errs = append(errs, c.lost)
 	}
-	if first != nil {
-		e.First = first.Name
+	if first == nil {
+		return nil, errors.Join(errs...)
 	}
-	return first
+	e.First = first.Name
+	if first.busy.Cause == nil && first.busy.After != core.Never {
+		first.busy.Cause = s.cause
+	}
+	return nil, e
 }
 
 // aloneFor is for how long no request goes to an upstream to which no connection could be made.
 const aloneFor = time.Second
 
-// unreached is that no connection to an upstream could be made.
-type unreached struct {
-	at  time.Time
-	err error
-}
-
-// lose notes that an upstream cannot be reached.
-func (e *PoolBusyError) lose(u *Upstream, err error) {
-	if e.Unreached == nil {
-		e.Unreached = make(map[string]error)
-	}
-	e.Unreached[u.Name] = err
-	delete(e.Busy, u.Name)
-}
-
 // ask sends the request to an upstream if it has room within a time, and reports whether the search
 // is over.
-func (s *search) ask(
-	u *Upstream, wait time.Duration, busy *PoolBusyError,
-) (res *http.Response, over bool, err error) {
-	if down := u.down.Load(); down != nil && time.Since(down.at) < aloneFor {
-		busy.lose(u, down.err)
+func (s *search) ask(c *candidate, wait time.Duration) (res *http.Response, over bool, err error) {
+	if down := c.down.Load(); down != nil && time.Since(down.at) < aloneFor {
+		c.busy = nil
+		c.lost = down.err
 		return nil, false, nil
 	}
-	req := s.requestFor(u)
-	if skip := u.Transport.cfg.Skip; skip != nil && skip(req) {
-		res, err = u.Transport.cfg.Base.RoundTrip(req)
+	req := s.requestFor(c)
+	if skip := c.Transport.cfg.Skip; skip != nil && skip(req) {
+		res, err = c.Transport.cfg.Base.RoundTrip(req)
 		return res, true, err
 	}
-	x, err := u.Transport.open(req)
+	x, res, err := c.Transport.send(req, wait, 0)
 	if err != nil {
-		closeBody(req)
-		return nil, true, err
+		if !s.goesOn(c, x, err) {
+			return nil, true, err
+		}
+	} else {
+		res.Request = s.given
+		if s.sent == s.pool.cfg.Retry.Max || x.refusal == nil || !x.renew(res) {
+			return res, true, nil
+		}
+		s.sent++
+		s.res = res
+		c.busy = x.refusal
 	}
-	res, err = x.roundTrip(wait)
+	if m, ok := x.measure.(interface{ Restore(*http.Request) }); ok {
+		m.Restore(x.req)
+	}
 	s.req = x.req
-	if err != nil {
-		return nil, !s.goesOn(u, x, err, busy), err
-	}
-	res.Request = s.given
-	if s.sent++; s.sent > s.pool.cfg.Retry.Max || x.refusal == nil || !x.renew(res) {
-		return res, true, nil
-	}
-	s.req, s.res = x.restored(), res
-	busy.Busy[u.Name] = x.refusal
 	return nil, false, nil
 }
 
 // goesOn reports whether a request that an upstream has not taken may go to another one.
-func (s *search) goesOn(u *Upstream, x *exchange, err error, busy *PoolBusyError) bool {
-	if e := (*BusyError)(nil); x.sent == 0 && errors.As(err, &e) { // otherwise it is Base's
-		s.req, busy.Busy[u.Name] = x.restored(), e
+func (s *search) goesOn(c *candidate, x *exchange, err error) bool {
+	if busy := (*BusyError)(nil); x.sent == 0 && errors.As(err, &busy) { // otherwise it is Base's
+		c.busy = busy
 		return true
 	}
 	if !x.unsent || x.req.Context().Err() != nil || !x.rewind() {
 		return false
 	}
-	s.req = x.restored()
-	u.down.Store(&unreached{time.Now(), err})
-	busy.lose(u, err)
+	c.down.Store(&unreached{time.Now(), err})
+	c.busy = nil
+	c.lost = err
 	return true
 }
 
-// restored returns the request with a body that says what its caller gave.
-func (x *exchange) restored() *http.Request {
-	if m, ok := x.measure.(interface{ Restore(*http.Request) }); ok {
-		m.Restore(x.req)
-	}
-	return x.req
-}
-
 // requestFor returns the request as an upstream gets it.
-func (s *search) requestFor(u *Upstream) *http.Request {
+func (s *search) requestFor(c *candidate) *http.Request {
 	var req *http.Request
-	if u.Rewrite == nil {
+	if c.Rewrite == nil {
 		copied := *s.given
 		req = &copied
 	} else {
 		req = s.given.Clone(s.given.Context())
-		u.Rewrite(req)
+		c.Rewrite(req)
 	}
 	req.Body, req.GetBody, req.ContentLength = s.req.Body, s.req.GetBody, s.req.ContentLength
 	return req

@@ -75,107 +75,83 @@ func (c *Cap) check(i int, fault faultFunc) {
 	}
 }
 
-// slot is the slot of a request that is sent.
+// slot is that of a request that is sent.
 type slot struct {
-	mu    sync.Mutex
-	lease *semaphore.Lease // or nil
-	watch func() bool      // ends the watch of the lease, or nil
-	timer *time.Timer      // asks for another lease, or nil
-	over  bool
+	mu      sync.Mutex
+	lease   *semaphore.Lease // or nil
+	unwatch func() bool      // ends the watch of the lease
+	over    bool
 }
 
-// end ends the slot, and returns its lease and whether there is nothing to release.
-func (s *slot) end() (l *semaphore.Lease, over bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	over = s.over || s.lease == nil
-	s.over = true
-	if s.watch != nil {
-		s.watch()
-	}
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	return s.lease, over
-}
-
-// lost reports whether the lease is lost.
-func (s *slot) lost() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lease != nil && errors.Is(context.Cause(s.lease.Context()), semaphore.ErrLeaseLost)
+// lost reports whether a lease is lost. A nil one is not.
+func lost(l *semaphore.Lease) bool {
+	return errors.Is(context.Cause(l.Context()), semaphore.ErrLeaseLost)
 }
 
 // keep makes a lease that of the request, and watches it until the slot is released. One that was not
 // granted by Redis lasts until Redis answers.
 func (p *pass) keep(l *semaphore.Lease) {
-	s := &p.slot
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		p.giveBack(l)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.over:
+		p.giveBack(l, 0)
 		return
+	case p.lease != nil:
+		p.unwatch()
+		p.giveBack(p.lease, settling) // a local waiter would take the slot while Redis is back
 	}
-	if old := s.lease; old != l {
-		s.watch()
-		ctx := context.WithoutCancel(p.x.req.Context())
-		p.x.t.tasks.Go(func() {
-			_ = p.x.t.keeper.Sleep(ctx, settling) // a local waiter would take the slot while Redis is back
-			_ = old.Release(ctx)
-		})
-	}
-	s.lease = l
+	p.lease = l
 	ctx := l.Context()
-	s.watch = context.AfterFunc(ctx, func() {
-		switch cause := context.Cause(ctx); {
-		case !errors.Is(cause, semaphore.ErrLeaseLost), errors.Is(cause, keeper.ErrEnded):
+	p.unwatch = context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); !lost(l) || errors.Is(cause, keeper.ErrEnded) {
 			p.stop(cause)
-		default:
-			p.retake()
+			return
 		}
+		p.x.t.tasks.Go(func() { p.retake(l) })
 	})
 	if l.Token() == 0 {
-		p.retakeAfter(turn)
+		p.x.t.tasks.Go(func() { p.retake(l) })
 	}
 }
 
-// giveBack releases a lease in the background.
-func (p *pass) giveBack(l *semaphore.Lease) {
+// giveBack releases a lease after a time, in the background.
+func (p *pass) giveBack(l *semaphore.Lease, after time.Duration) {
 	ctx := context.WithoutCancel(p.x.req.Context())
-	p.x.t.tasks.Go(func() { _ = l.Release(ctx) }) // on failure it is sent again
+	p.x.t.tasks.Go(func() {
+		_ = p.x.t.keeper.Sleep(ctx, after)
+		_ = l.Release(ctx) // on failure it is sent again
+	})
 }
 
-// retake takes a slot again for a request that goes on without one that Redis knows, and asks for it until
-// the request has ended.
-func (p *pass) retake() {
-	ctx := context.WithoutCancel(p.x.req.Context())
-	pause := turn
-	if p.slot.lost() || !p.x.away(ctx) {
-		q := semaphore.Request{Caps: p.x.caps, MaxWait: outageRetry}
-		l, err := p.x.t.cfg.Slot.Semaphore.Acquire(ctx, q)
+// retake takes another slot for a request that goes on without one that Redis knows. It asks until the
+// request has ended.
+func (p *pass) retake(old *semaphore.Lease) {
+	for pause := turn; p.x.t.keeper.Sleep(p.ctx, pause) == nil; pause = outageRetry {
+		if !lost(old) && p.x.away(p.ctx) {
+			pause = turn
+			continue
+		}
+		again := semaphore.Request{Caps: p.x.caps, MaxWait: outageRetry}
+		l, err := p.x.t.cfg.Slot.Semaphore.Acquire(p.ctx, again)
 		if err == nil {
 			p.keep(l)
 			return
 		}
-		if errors.Is(err, core.ErrClosed) {
-			return
-		}
-		pause = outageRetry
 	}
-	p.slot.mu.Lock()
-	defer p.slot.mu.Unlock()
-	p.retakeAfter(pause)
 }
 
-// retakeAfter calls retake after a time, unless the slot is over. The lock of the slot is held.
-func (p *pass) retakeAfter(pause time.Duration) {
-	s := &p.slot
-	if s.timer != nil {
-		s.timer.Stop()
+// release gives the slot back in the background.
+func (p *pass) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over || p.lease == nil {
+		return
 	}
-	if !s.over {
-		s.timer = time.AfterFunc(pause, p.retake)
-	}
+	p.over = true
+	p.unwatch()
+	p.stop(context.Canceled)
+	p.giveBack(p.lease, 0)
 }
 
 // away reports whether Redis does not answer.

@@ -75,14 +75,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if t.cfg.Skip != nil && t.cfg.Skip(req) {
 		return t.cfg.Base.RoundTrip(req)
 	}
-	x, err := t.open(req)
-	if err != nil {
-		closeBody(req)
-		x.tell(nil, err)
-		return nil, err
-	}
-	x.retries = t.cfg.Retry.Max
-	res, err := x.roundTrip(t.cfg.MaxWait)
+	x, res, err := t.send(req, t.cfg.MaxWait, t.cfg.Retry.Max)
 	if errors.Is(err, ErrBusy) {
 		closeBody(x.req)
 	}
@@ -96,27 +89,34 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// roundTrip waits for room for at most that long, sends the request, and sends it again as
-// Config.Retry says. It leaves the body of a request that fails with a BusyError open and unread,
-// so that another Transport can send x.req.
-func (x *exchange) roundTrip(maxWait time.Duration) (res *http.Response, err error) {
+// send waits for room for at most that long, sends the request, and sends it again as often as that if
+// it is refused. It leaves the body of a request that fails with a BusyError open and unread, so that
+// another Transport can send it. The exchange is not nil.
+func (t *Transport) send(
+	req *http.Request, maxWait time.Duration, retries int,
+) (x *exchange, res *http.Response, err error) {
+	x, err = t.open(req)
 	defer func() { x.tell(res, err) }()
+	if err != nil {
+		closeBody(x.req)
+		return x, nil, err
+	}
 	x.mayWait(maxWait)
 	for {
 		p, err := x.admit()
+		if res != nil && err != nil { // the refusal of the last try
+			closeBody(x.req)
+			return x, res, nil
+		}
 		if err != nil {
-			if res != nil { // the refusal of the last try
-				closeBody(x.req)
-				return res, nil
-			}
 			if !errors.Is(err, ErrBusy) {
 				closeBody(x.req)
 			}
-			return nil, err
+			return x, nil, err
 		}
 		res, err = p.send()
-		if err != nil || !x.again(res) {
-			return res, err
+		if err != nil || !x.again(res, retries) {
+			return x, res, err
 		}
 	}
 }
