@@ -48,6 +48,7 @@ func TestScriptAgreesWithFilter(t *testing.T) {
 		x := &script{
 			redis.NewScript(redistest.Script("filter")), t, srv.Client(t), srv.Prefix + ":{f}:bf2",
 		}
+		redistest.ReplayUnderLua54(t, x.client)
 		now := int64(1_763_700_000_123_456)
 		model := new(bloom.Filter)
 		shapes := []bloom.Shape{

@@ -2,7 +2,6 @@ package house_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/format"
@@ -19,7 +18,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/headgate/headgate/internal/gatetest"
 )
@@ -235,44 +233,6 @@ func recipes(t *testing.T) (all string) {
 	return all
 }
 
-// The programs of README for routes, streams and quotas are complete and short.
-func TestReadmeProgramsAreShort(t *testing.T) {
-	for i, b := range blocks(t, "README.md")[:3] {
-		if lines := strings.Count(b.code, "\n"); lines > 18 || !strings.HasPrefix(b.code, "package main\n") {
-			t.Errorf("program %d has %d lines and begins with %.12q", i, lines, b.code)
-		}
-	}
-}
-
-// Packages of the standard library come first in the imports of every program, also of those in
-// pages and in comments.
-func TestStandardLibraryIsImportedFirst(t *testing.T) {
-	listed, err := exec.Command("git", "ls-files", "*.go").Output()
-	if err != nil {
-		t.Skipf("no checkout: %v", err)
-	}
-	imports := regexp.MustCompile(`(?m)^[/\t ]*import \($((?s).*?)^[/\t ]*\)$`)
-	for _, path := range append(pages(t), strings.Fields(string(listed))...) {
-		text, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed, and not yet committed
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		for _, block := range imports.FindAllStringSubmatch(string(text), -1) {
-			foreign := ""
-			for _, quoted := range regexp.MustCompile(`"(.*?)"`).FindAllStringSubmatch(block[1], -1) {
-				host, _, _ := strings.Cut(quoted[1], "/")
-				if strings.Contains(host, ".") {
-					foreign = quoted[1]
-				} else if foreign != "" {
-					t.Errorf("%s imports %s after %s", path, quoted[1], foreign)
-				}
-			}
-		}
-	}
-}
-
 // Every file that docs/architecture.md names exists, below the folder that it names.
 func TestArchitectureNamesFiles(t *testing.T) {
 	var files []string
@@ -297,7 +257,7 @@ func TestArchitectureNamesFiles(t *testing.T) {
 
 var link = regexp.MustCompile(`(?:\]\(|src=")([^)\s"]+)[)"]`)
 
-// Links within the repository lead somewhere, headings included, and lines outside of tables have at most 120 columns.
+// Links within the repository lead somewhere, headings included.
 func TestDocumentationLinks(t *testing.T) {
 	for _, page := range pages(t) {
 		if page == filepath.Join("docs", "reference", "benchmarks.md") { // a program writes it
@@ -317,14 +277,6 @@ func TestDocumentationLinks(t *testing.T) {
 				t.Errorf("%s: %v", page, err)
 			} else if heading != "" && !strings.Contains(anchors(read(t, target)), " "+heading+" ") {
 				t.Errorf("%s: %s has no heading %s", page, target, heading)
-			}
-		}
-		number, code := 0, false
-		for line := range strings.Lines(text) {
-			number++
-			code = code != strings.HasPrefix(line, "```")
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 120 && !code && !strings.HasPrefix(line, "|") {
-				t.Errorf("%s:%d has %d columns", page, number, n)
 			}
 		}
 	}

@@ -28,6 +28,7 @@ func newScript(s *redistest.Server, t *testing.T) *script {
 		Script: redis.NewScript(redistest.Script("lease")),
 		short:  redis.NewScript(redistest.Script("slot")), client: s.Client(t),
 	}
+	redistest.ReplayUnderLua54(t, x.client)
 	for _, part := range []string{"h", "m", "w", "p", "s"} {
 		x.keys = append(x.keys, s.Prefix+":{a}:sem:"+part)
 	}
@@ -431,6 +432,9 @@ func TestScriptAgreesWithScope(t *testing.T) {
 				}
 				if rng.IntN(3) == 0 && len(ids) > 0 {
 					q.ID = ids[rng.IntN(len(ids))]
+				}
+				if rng.IntN(50) == 0 {
+					q.Lease *= 1_000_000 // days
 				}
 				if rng.IntN(4) == 0 {
 					q.Longest = 1 + rng.Int64N(9_000_000)

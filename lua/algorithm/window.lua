@@ -152,6 +152,7 @@ if ended ~= expires then
 end
 if debt > 0 then
   local windows = math.ceil(debt / pays) + (opens > 0 and 1 or 0) -- the mean is not the length of each
+  windows = math.min(windows, 3155760000000000 / width) -- no product overflows in Lua 5.4
   ttl = math.min(ended - now + windows * width, 3155760000000000)
   value = string.format('%.0f %.0f %.0f %.0f', start, count, length, debt)
 elseif count == 0 then

@@ -30,7 +30,7 @@ if idle and scope and not named and operation == 'acquire' and not values[2] the
     call('ZADD', KEYS[1], now + lease_time, id)
     call(unpack(set))
     if longer then
-      local ttl = latest_end - math.floor(now / 1000) + token_lives
+      local ttl = string.format('%.0f', latest_end - math.floor(now / 1000) + token_lives)
       call('PEXPIRE', KEYS[1], ttl)
       call('PEXPIRE', KEYS[2], ttl)
     end

@@ -211,7 +211,8 @@ if #gone > 2 then
 end
 for key, new in pairs(touched) do
   if new and (key == 2 or (key == 1 and holders or places) > 0) then
-    call('PEXPIRE', KEYS[key], latest_end - math.floor(now / 1000) + token_lives)
+    local ttl = latest_end - math.floor(now / 1000) + token_lives
+    call('PEXPIRE', KEYS[key], string.format('%.0f', ttl)) -- Redis 7.2 prints 100000000 with an exponent
   end
 end
 return reply

@@ -66,7 +66,7 @@ local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   if name then
     set[#set + 1], set[#set + 2] = 'i:' .. string.match(levels, '(%S+) %S+ %S+$') .. '/' .. name, id
   end
-  local ttl = math.max(0, milliseconds - math.floor(now / 1000)) + token_lives
+  local ttl = string.format('%.0f', math.max(0, milliseconds - math.floor(now / 1000)) + token_lives)
   call('HSET', KEYS[key + 4], 'since', '') -- what Redis rejects, it rejects before the holder is lost
   call('DEL', KEYS[key], KEYS[key + 2], KEYS[key + 3], KEYS[key + 4]) -- Redis may have lost a hash
   call('ZADD', KEYS[key], text(ends), id)
