@@ -1,4 +1,4 @@
-// Package frameworks puts a Guard into Fiber, huma and Connect, as docs/recipes.md shows.
+// Package frameworks puts a Guard into Fiber, huma and Connect, as docs/reference/frameworks.md shows.
 package frameworks
 
 import (

@@ -197,7 +197,7 @@ func TestDocumentationCompiles(t *testing.T) {
 			if page == "README.md" && strings.Contains(b.code, "tenantOf") {
 				continue // TestReadmeProgramsPassTheirTest compiles it
 			}
-			if page == filepath.Join("docs", "recipes.md") {
+			if slices.Contains(shown, filepath.ToSlash(page)) {
 				if !strings.Contains(recipes, "\n"+b.code) {
 					t.Errorf("%s:%d does not stand in an example", b.page, b.line)
 				}
@@ -221,7 +221,10 @@ func TestDocumentationCompiles(t *testing.T) {
 	}
 }
 
-// recipes returns the programs that docs/recipes.md shows, whose tests run them.
+// shown are the pages whose programs stand in examples.
+var shown = []string{"docs/recipes.md", "docs/reference/frameworks.md"}
+
+// recipes returns the programs that these pages show, whose tests run them.
 func recipes(t *testing.T) (all string) {
 	t.Helper()
 	for _, folder := range []string{"recipes", "frameworks"} {
