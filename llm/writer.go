@@ -83,12 +83,14 @@ func (w *writer) Write(p []byte) (int, error) {
 	case x.tap == nil:
 		return w.ResponseWriter.Write(p)
 	}
-	passed := p
-	if x.ending != nil {
-		passed = p[:x.tap.Rest(p)]
-	}
 	x.empty = x.empty && len(p) == 0
-	if err := x.tap.Write(passed, w.out()); err != nil {
+	n, err := len(p), error(nil)
+	if x.ending == nil {
+		err = x.tap.Write(p, w.out())
+	} else {
+		n, err = x.tap.WriteEvent(p, w.out())
+	}
+	if err != nil {
 		if x.meter.cfg.Abort != AbortDrain {
 			return 0, err
 		}
@@ -101,7 +103,8 @@ func (w *writer) Write(p []byte) (int, error) {
 	switch o := x.tap.Response(); {
 	case o.Answered(): // a whole answer goes on to its end
 		x.ending = nil
-		return w.pass(p, len(passed))
+		rest, err := w.Write(p[n:])
+		return n + rest, err
 	case x.tap.Between():
 		w.end(x.tap.ErrorEvent(x.ending.kind, x.ending.message))
 	}
@@ -114,17 +117,6 @@ func (w *writer) WriteString(s string) (int, error) { return w.Write([]byte(s)) 
 // ReadFrom implements io.ReaderFrom.
 func (w *writer) ReadFrom(src io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{w}, src)
-}
-
-// pass passes on p[from:], the end of a Write. It returns the results of that Write.
-func (w *writer) pass(p []byte, from int) (int, error) {
-	if from == len(p) {
-		return from, nil
-	}
-	if n, err := w.Write(p[from:]); err != nil {
-		return from + n, err
-	}
-	return len(p), nil
 }
 
 // out returns a func that passes bytes on to the client, or nil.

@@ -44,8 +44,13 @@ const byteOrderMark = "\ufeff"
 func New(sink Sink) Splitter { return Splitter{sink: sink} }
 
 // Next reads p to the end of an event, including its blank line, or to the end of p. It returns the
-// number of bytes read, and whether the event has ended.
+// number of bytes read, and whether the event has ended. A LF that comes after the CR that ended an
+// event ends that event once more, without a call of EventEnd.
 func (s *Splitter) Next(p []byte) (n int, ended bool) {
+	if s.cr && s.blank && len(p) > 0 && p[0] == '\n' {
+		s.cr, s.crlf = false, true
+		return 1, true
+	}
 	for i := 0; i < len(p); {
 		c := p[i]
 		if s.cr && c == '\n' {
@@ -170,32 +175,8 @@ func (s *Splitter) Close() {
 	s.state = atLine
 }
 
-// Tail reports whether p begins with the LF of the CR LF that ended the last event.
-func (s *Splitter) Tail(p []byte) bool {
-	return s.cr && s.blank && len(p) > 0 && p[0] == '\n'
-}
-
 // Between reports whether another event could begin here.
 func (s *Splitter) Between() bool {
 	inMark := s.mark > 0 && int(s.mark) < len(byteOrderMark)
 	return s.state == atLine && !s.filled && !s.named && !inMark && !(s.cr && s.crlf)
 }
-
-// Rest returns the number of bytes of p that belong to the event that has begun: all of p if the
-// event does not end in it. It reads nothing.
-func (s *Splitter) Rest(p []byte) int {
-	ahead := *s
-	ahead.sink = nowhere{}
-	n, ended := ahead.Next(p)
-	if ended && ahead.Tail(p[n:]) {
-		n++
-	}
-	return n
-}
-
-// nowhere is the sink of a Splitter that only counts.
-type nowhere struct{}
-
-func (nowhere) EventData([]byte) {}
-func (nowhere) EventName([]byte) {}
-func (nowhere) EventEnd(bool)    {}

@@ -64,7 +64,7 @@ func inflate(from io.Reader, r *reader) error {
 	var buf [4096]byte
 	for {
 		n, err := z.Read(buf[:])
-		r.read(buf[:n])
+		r.read(buf[:n], false)
 		if err != nil {
 			return err
 		}

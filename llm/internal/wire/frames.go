@@ -20,66 +20,42 @@ const (
 	lengthBytes = 4
 )
 
-// wanted returns the number of bytes that are missing from the frame that has begun, or from its
-// length.
-func (f *frames) wanted() int64 {
-	if len(f.held) < lengthBytes {
-		return int64(lengthBytes - len(f.held))
-	}
-	return max(1, int64(binary.BigEndian.Uint32(f.held))-int64(len(f.held)))
-}
-
 // between reports whether another frame could begin here.
 func (f *frames) between() bool { return len(f.held) == 0 && f.skip == 0 }
 
-// rest returns the number of bytes of p that belong to the frame that has begun.
-func (f *frames) rest(p []byte) int {
-	switch {
-	case f.skip > 0:
-		return int(min(f.skip, int64(len(p))))
-	case len(f.held) == 0:
-		return 0
-	case len(f.held) < lengthBytes: // Rest does not read, so it cannot know the length
-		ahead := frames{held: append(bytes.Clone(f.held), p[:min(len(p), lengthBytes)]...)}
-		if len(ahead.held) < lengthBytes {
-			return len(p)
-		}
-		length := int64(binary.BigEndian.Uint32(ahead.held))
-		return int(min(int64(len(p)), max(1, length-int64(len(f.held)))))
+// readFrame reads a part of a binary frame, and reports whether the frame has ended.
+func (r *reader) readFrame(p []byte) (n int, ended bool) {
+	f := &r.frames
+	if f.skip > 0 {
+		n = int(min(f.skip, int64(len(p))))
+		f.skip -= int64(n)
+		return n, f.skip == 0
 	}
-	return int(min(f.wanted(), int64(len(p))))
+	n = min(lengthBytes-len(f.held), len(p))
+	if len(f.held) >= lengthBytes {
+		n = int(min(f.length()-int64(len(f.held)), int64(len(p))))
+	}
+	f.held = append(f.held, p[:n]...)
+	if len(f.held) < lengthBytes {
+		return n, false
+	}
+	switch length := f.length(); {
+	case length > maxFrame:
+		r.found.Broken = true
+		f.skip = length - lengthBytes
+		f.held = f.held[:0]
+	case int64(len(f.held)) >= length:
+		r.frame(f.held)
+		if f.held = f.held[:0]; cap(f.held) > smallFrame {
+			f.held = nil
+		}
+		return n, true
+	}
+	return n, false
 }
 
-// readFrames reads binary frames.
-func (r *reader) readFrames(p []byte) {
-	f := &r.frames
-	for len(p) > 0 {
-		if f.skip > 0 {
-			n := min(f.skip, int64(len(p)))
-			f.skip -= n
-			p = p[n:]
-			continue
-		}
-		n := min(f.wanted(), int64(len(p)))
-		f.held = append(f.held, p[:n]...)
-		p = p[n:]
-		if len(f.held) < lengthBytes {
-			continue
-		}
-		length := int64(binary.BigEndian.Uint32(f.held))
-		switch {
-		case length > maxFrame:
-			r.found.Broken = true
-			f.skip = length - int64(len(f.held))
-			f.held = f.held[:0]
-		case int64(len(f.held)) >= length:
-			r.frame(f.held)
-			if f.held = f.held[:0]; cap(f.held) > smallFrame {
-				f.held = nil
-			}
-		}
-	}
-}
+// length returns the length that a frame states.
+func (f *frames) length() int64 { return int64(binary.BigEndian.Uint32(f.held)) }
 
 // frame reads one frame as an event.
 func (r *reader) frame(b []byte) {

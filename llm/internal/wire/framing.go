@@ -21,18 +21,20 @@ const (
 // may stand before an event stream.
 var blanks = [256]bool{' ': true, '\t': true, '\r': true, '\n': true, 0xEF: true, 0xBB: true, 0xBF: true}
 
-// sniff reads the blank bytes at the beginning of a response. It returns their number. If another
-// byte follows, it decides the framing.
-func (r *reader) sniff(p []byte) int {
-	n := 0
+// sniff reads the blank bytes at the beginning of a response, and returns their number. Without any
+// it decides the framing.
+func (r *reader) sniff(p []byte) (n int) {
 	for n < len(p) && blanks[p[n]] {
 		n++
 	}
-	r.advance(p[:n])
-	if n == len(p) {
+	for blank := p[:n]; len(blank) > 0; { // which may belong to the first event
+		read, _ := r.split.Next(blank)
+		blank = blank[read:]
+	}
+	if n > 0 {
 		return n
 	}
-	switch c := p[n]; {
+	switch c := p[0]; {
 	case c == '{' || c == '[':
 		r.framing = documentFraming
 		if r.format.table.Lines {
@@ -46,35 +48,21 @@ func (r *reader) sniff(p []byte) int {
 	default:
 		r.framing = documentFraming // which is broken
 	}
-	return n
+	return 0
 }
 
-// advance has the splitter read blank bytes, which may belong to its first event.
-func (r *reader) advance(p []byte) {
-	for len(p) > 0 {
-		n, _ := r.split.Next(p)
-		p = p[n:]
+// readLine reads to the end of a line. A document stands on one, or on several if it is the only one.
+func (r *reader) readLine(p []byte) (n int, ended bool) {
+	n = bytes.IndexByte(p, '\n') + 1
+	line := p
+	if n > 0 {
+		line = p[:n]
 	}
-}
-
-// readLines reads documents that each stand on a line, or on several if there is only one.
-func (r *reader) readLines(p []byte) {
-	for len(p) > 0 {
-		n := restOfLine(p)
-		r.json.Scan(p[:n])
-		r.found.Broken = r.found.Broken || r.json.Broken()
-		if r.json.Broken() && p[n-1] == '\n' {
-			r.abandon()
-		}
-		r.inLine = p[n-1] != '\n' || !r.json.Idle()
-		p = p[n:]
+	r.json.Scan(line)
+	r.found.Broken = r.found.Broken || r.json.Broken()
+	if r.json.Broken() && n > 0 {
+		r.abandon()
 	}
-}
-
-// restOfLine returns the number of bytes of p that belong to the line that has begun.
-func restOfLine(p []byte) int {
-	if i := bytes.IndexByte(p, '\n'); i >= 0 {
-		return i + 1
-	}
-	return len(p)
+	r.inLine = n == 0 || !r.json.Idle()
+	return len(line), !r.inLine
 }

@@ -58,33 +58,43 @@ func (r *reader) init(f *Format, h http.Header) {
 	r.event = event{}
 }
 
-// read reads the next piece of the response.
-func (r *reader) read(p []byte) {
+// read reads the next piece of the response, or to the end of one event in it. It returns the number
+// of bytes.
+func (r *reader) read(p []byte, one bool) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.framing == unknownFraming {
-		p = p[r.sniff(p):]
+	for ended := false; n < len(p) && !(one && ended); {
+		var read int
+		read, ended = r.part(p[n:])
+		n += read
 	}
-	switch r.framing {
-	case documentFraming:
-		r.json.Scan(p)
-		r.found.Broken = r.found.Broken || r.json.Broken()
-	case eventFraming:
-		r.advance(p)
-	case lineFraming:
-		r.readLines(p)
-	case binaryFraming:
-		r.readFrames(p)
-	}
+	return n
 }
 
-// readEvent reads a stream to the end of an event or of p. It returns the number of bytes read,
-// whether an event has ended, and whether that event held only the usage.
-func (r *reader) readEvent(p []byte) (n int, ended, lone bool) {
+// readEvent reads to the end of an event or of p, or less. It reports whether an event has ended.
+func (r *reader) readEvent(p []byte) (n int, ended bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n, ended = r.split.Next(p)
-	return n, ended, ended && r.lone
+	return r.part(p)
+}
+
+func (r *reader) part(p []byte) (n int, ended bool) {
+	if r.framing == unknownFraming {
+		if n = r.sniff(p); n > 0 {
+			return n, false
+		}
+	}
+	switch r.framing {
+	case eventFraming:
+		return r.split.Next(p)
+	case lineFraming:
+		return r.readLine(p)
+	case binaryFraming:
+		return r.readFrame(p)
+	}
+	r.json.Scan(p)
+	r.found.Broken = r.found.Broken || r.json.Broken()
+	return len(p), false
 }
 
 // close ends the response. whole says that nothing is known to be missing.
@@ -201,24 +211,6 @@ func (r *reader) response() Response {
 		f.TextBytes += text
 	}
 	return f
-}
-
-// rest returns the number of bytes of p that belong to the event that has begun.
-func (r *reader) rest(p []byte) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch r.framing {
-	case lineFraming:
-		if r.inLine {
-			return restOfLine(p)
-		}
-		return 0
-	case binaryFraming:
-		return r.frames.rest(p)
-	case documentFraming:
-		return len(p)
-	}
-	return r.split.Rest(p)
 }
 
 // sequence returns the sequence_number of the next event.

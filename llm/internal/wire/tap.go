@@ -18,7 +18,6 @@ type Tap struct {
 
 	held []byte // of the event that has begun, not passed on yet
 	long bool   // that event is longer than MaxHeld and is passed on
-	lone bool   // the last event was hidden
 }
 
 // NewTap returns a Tap of a response with some headers. With hide it leaves out a chat's chunk that
@@ -49,87 +48,71 @@ func (t *Tap) Unread() bool { return t.coding == codingOther }
 // Write passes p on through out and reads it. Without hiding it passes p on first, unchanged. It
 // reads p even if out fails, and returns the error of out. A nil out drops everything.
 func (t *Tap) Write(p []byte, out func([]byte) error) error {
-	if t.closed {
-		return pass(p, nil, out)
-	}
-	var err error
-	if t.hide {
-		var n int
-		if n, err = t.begin(p, out); t.hide {
-			return t.writeEvents(p[n:], err, out)
-		}
-		p = p[n:]
-	}
-	err = pass(p, err, out)
-	switch t.coding {
-	case codingNone:
-		t.reader.read(p)
-	case codingGzip:
-		if t.inflater == nil {
-			t.inflater = newInflater(&t.reader)
-		}
-		t.inflater.write(p)
-	}
+	_, err := t.write(p, false, out)
 	return err
 }
 
-// begin passes on the blank bytes before the response, and finds out whether it has events that can
-// be hidden. It returns the number of these bytes.
-func (t *Tap) begin(p []byte, out func([]byte) error) (n int, err error) {
-	r := &t.reader
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.framing == unknownFraming {
-		n = r.sniff(p)
-		err = pass(p[:n], nil, out)
+// WriteEvent writes p as Write does, to the end of the event that has begun, or all of it if the event
+// does not end in it. It returns the number of bytes.
+func (t *Tap) WriteEvent(p []byte, out func([]byte) error) (n int, err error) {
+	return t.write(p, true, out)
+}
+
+func (t *Tap) write(p []byte, one bool, out func([]byte) error) (n int, err error) {
+	switch {
+	case t.closed || t.coding == codingOther:
+		return len(p), pass(p, out)
+	case t.hide:
+		return t.writeEvents(p, one, out)
+	case t.coding == codingNone && one:
+		n = t.reader.read(p, one)
+		return n, pass(p[:n], out)
+	}
+	err = pass(p, out)
+	if t.coding == codingNone {
+		t.reader.read(p, one)
+		return len(p), err
+	}
+	if t.inflater == nil {
+		t.inflater = newInflater(&t.reader)
+	}
+	t.inflater.write(p)
+	return len(p), err
+}
+
+// writeEvents passes on the events that are no usage chunk, and what are no events.
+func (t *Tap) writeEvents(p []byte, one bool, out func([]byte) error) (n int, err error) {
+	r, ready := &t.reader, 0 // bytes of t.held that can be passed on
+	for ended := false; n < len(p) && !(one && ended); {
+		var read int
+		read, ended = r.readEvent(p[n:])
+		t.held = append(t.held, p[n:n+read]...)
+		n += read
+		if t.long = t.long || len(t.held)-ready > MaxHeld; t.long {
+			r.lone = false
+		}
+		switch {
+		case ended && r.lone:
+			t.held = t.held[:ready]
+		case ended || t.long || r.framing != eventFraming:
+			ready = len(t.held)
+		}
+		t.long = t.long && !ended
 	}
 	t.hide = r.framing == eventFraming || r.framing == unknownFraming
+	err = pass(t.held[:ready], out)
+	if t.held = append(t.held[:0], t.held[ready:]...); len(t.held) == 0 && cap(t.held) > smallHeld {
+		t.held = nil
+	}
 	return n, err
 }
 
-// writeEvents passes on the events that are no usage chunk, in as few pieces as it can, unless out
-// has failed before.
-func (t *Tap) writeEvents(p []byte, err error, out func([]byte) error) error {
-	from, at := 0, 0 // p[from:at] can be passed on; the event that is read has begun at p[at:]
-	if t.reader.split.Tail(p) {
-		t.reader.readEvent(p[:1])
-		if at = 1; t.lone {
-			from = 1
-		}
-	}
-	for i := at; i < len(p); {
-		n, ended, lone := t.reader.readEvent(p[i:])
-		i += n
-		if !ended {
-			break
-		}
-		t.lone = lone && !t.long && len(t.held)+i-at <= MaxHeld
-		if t.reader.split.Tail(p[i:]) {
-			t.reader.readEvent(p[i : i+1])
-			i++
-		}
-		if t.lone {
-			err = pass(p[from:at], err, out)
-			from = i
-		} else {
-			err = pass(t.held, err, out)
-		}
-		t.held, t.long = t.held[:0], false
-		at = i
-	}
-	if t.long = t.long || len(t.held)+len(p)-at > MaxHeld; t.long {
-		err = pass(t.held, err, out)
-		t.held = t.held[:0]
-		return pass(p[from:], err, out)
-	}
-	t.held = append(t.held, p[at:]...)
-	return pass(p[from:at], err, out)
-}
+// smallHeld is the memory that a Tap keeps for the events to come.
+const smallHeld = 4 << 10
 
-// pass calls out unless it has failed before.
-func pass(p []byte, err error, out func([]byte) error) error {
-	if err != nil || out == nil || len(p) == 0 {
-		return err
+func pass(p []byte, out func([]byte) error) error {
+	if out == nil || len(p) == 0 {
+		return nil
 	}
 	return out(p)
 }
@@ -153,7 +136,7 @@ func (t *Tap) Close(whole bool, out func([]byte) error) error {
 	if len(held) > 0 && t.reader.lone {
 		return nil
 	}
-	return pass(held, nil, out)
+	return pass(held, out)
 }
 
 // Response returns what the response has said so far.
@@ -166,15 +149,6 @@ func (t *Tap) Between() bool {
 		return false
 	}
 	return len(t.held) > 0 || t.reader.between()
-}
-
-// Rest returns the number of bytes of p that belong to the event that has begun: all of p if the
-// event does not end in it.
-func (t *Tap) Rest(p []byte) int {
-	if t.Encoded() {
-		return len(p)
-	}
-	return t.reader.rest(p)
 }
 
 // ErrorEvent returns the event that ends this stream with an error.

@@ -265,11 +265,8 @@ func TestErrorEventOfEveryFormat(t *testing.T) {
 				t.Errorf("%v, cut at %d: between is %v", format, cut, between)
 			}
 			rest := whole[len(part)+cut:]
-			if n := tap.Rest(append(bytes.Clone(rest), part...)); n != len(rest) && cut > 0 {
-				t.Errorf("%v, cut at %d: the rest is %d bytes, want %d", format, cut, n, len(rest))
-			}
-			if err := tap.Write(rest, nil); err != nil {
-				t.Fatal(err)
+			if n, err := tap.WriteEvent(append(bytes.Clone(rest), part...), nil); n != len(rest) || err != nil {
+				t.Errorf("%v, cut at %d: the rest is %d bytes, %v, want %d", format, cut, n, err, len(rest))
 			}
 			message := []string{"No more.", "\r\n\n", "\xff\u2028</script>", strings.Repeat("x", 100_000)}[i]
 			if err := tap.Write(tap.ErrorEvent("rate_limit_exceeded", message), nil); err != nil {
