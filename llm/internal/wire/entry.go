@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/headgate/headgate/llm/internal/jsonscan"
 )
@@ -75,18 +76,18 @@ func (e *entry) text(text []byte, role jsonscan.Role) {
 
 // endEntry adds the entry to what the event has said.
 func (r *reader) endEntry() {
-	n, b, c := &r.entry, &r.event.bill, &r.event.counts
+	n, e, c := &r.entry, &r.event, &r.event.counts
 	switch n.of {
 	case "iteration": // the usage includes those of other kinds, or they are not billed
 		used := n.counts.usage(r.format.table.Beside, false)
 		switch n.kind {
 		case compactionEntry:
-			b.extra = b.extra.plus(used)
+			e.extra = e.extra.plus(used)
 		case advisorEntry:
-			b.other(n.model, used)
+			e.other(n.model, used)
 		}
 	case "image":
-		b.drawn = n.counts.usage(false, true)
+		r.bill.drawn = cmp.Or(n.counts.usage(false, true), r.bill.drawn)
 	case "in":
 		n.modality(c, audioInCount, imageInCount)
 	case "read":
@@ -98,12 +99,12 @@ func (r *reader) endEntry() {
 			c.set(longCount, c.tokens[longCount]+n.n)
 		}
 	case "item":
-		n.item(&b.items)
+		n.item(&e.items)
 		if n.unnamed != "" {
 			r.unnamed(n.unnamed, 1)
 		}
 	case "annotation":
-		b.cited = b.cited || n.kind == citationEntry
+		r.bill.cited = r.bill.cited || n.kind == citationEntry
 	}
 }
 

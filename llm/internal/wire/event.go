@@ -16,7 +16,11 @@ type said struct {
 	text    int64
 	kind    eventKind
 	counts  counts
-	bill    bill
+	items   items
+	listed  bool     // the items are all of the response
+	queries []string // of searches
+	extra   Usage    // of the same model, and not in its usage
+	others  []ModelUsage
 	usage   bool // it has a usage at the top
 	choices bool // it has an array of choices
 	choice  bool // that array has an element

@@ -23,7 +23,7 @@ type reader struct {
 	inLine   bool // a line has begun
 	found    Response
 	counts   counts
-	total    bill
+	bill     bill
 	next     int64 // the sequence_number that the next event would have
 	event    event
 	entry    entry
@@ -32,8 +32,11 @@ type reader struct {
 	lone     bool   // the last event that ended held only the usage of a chat
 	finished bool   // an answer has ended
 	refused  bool   // the model refused to answer
-	priced   bool   // a header states what the response costs, if it is a document
-	price    int64
+	over     bool   // it has ended without a marker
+
+	corrupted bool  // it could not be decoded
+	priced    bool  // a header states what the response costs, if it is a document
+	price     int64 // in millionths of a micro-dollar
 }
 
 func (r *reader) init(f *Format, h http.Header) {
@@ -54,8 +57,8 @@ func (r *reader) init(f *Format, h http.Header) {
 		}
 	}
 	r.counts.merge(&r.event.counts)
-	r.priced, r.price = r.event.bill.costed, r.event.bill.cost
-	r.event = event{}
+	r.priced, r.price = r.bill.costed, r.bill.cost
+	r.event, r.bill = event{}, bill{}
 }
 
 // read reads the next piece of the response, or to the end of one event in it. It returns the number
@@ -115,17 +118,7 @@ func (r *reader) close(whole bool) {
 		r.split.Close()
 	}
 	if whole && !r.found.Complete {
-		r.end()
-	}
-}
-
-// end determines the usage at the end of a stream that has no marker for it.
-func (r *reader) end() {
-	f := &r.found
-	f.Complete = r.finished
-	if f.Known = r.stated(); f.Known {
-		u := &f.Usage // the last text may be younger than the usage
-		u.Output = max(u.Output, f.Events-u.AudioOut-u.ImageOut)
+		r.found.Complete, r.over = r.finished, true
 	}
 }
 
@@ -142,7 +135,7 @@ func (r *reader) corrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.abandon()
-	r.found.Broken, r.found.Known = true, false
+	r.found.Broken, r.corrupted = true, true
 }
 
 // EventName implements sse.Sink.
@@ -170,8 +163,7 @@ func (r *reader) endEvent() {
 	case short && len(data) == 0: // keeps the connection alive
 		return
 	case short && string(data) == "[DONE]":
-		e.done = true
-		r.conclude()
+		r.found.Complete = true
 		return
 	}
 	valid := r.json.Finish()
@@ -210,6 +202,7 @@ func (r *reader) response() Response {
 		f.Events++
 		f.TextBytes += text
 	}
+	r.conclude(&f)
 	return f
 }
 

@@ -25,9 +25,9 @@ func (r *reader) Begin(_ *jsonscan.Scanner, n *node, kind byte) {
 	case tellError:
 		e.fault = true
 	case tellItems:
-		e.bill.listed = true
+		e.listed = true
 	case tellHas:
-		e.bill.set(n.Name, 1)
+		r.bill.set(n.Name, 1)
 	case tellEntry:
 		r.entry = entry{of: n.Name}
 	}
@@ -60,7 +60,7 @@ func (r *reader) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
 		r.number(s.Text(), n)
 	case 't':
 		e.done = e.done || n.Role == tellDone
-		e.bill.ownKey = e.bill.ownKey || n.Role == tellOwnKey
+		r.bill.ownKey = r.bill.ownKey || n.Role == tellOwnKey
 	}
 	switch n.Role {
 	case tellError:
@@ -93,7 +93,7 @@ func (r *reader) text(s *jsonscan.Scanner, n *node) {
 	case tellLabel:
 		r.found.Labels = withLabel(r.found.Labels, n.Name, s.Text())
 	case tellQuery:
-		e.bill.query(string(s.Text()))
+		r.query(string(s.Text()))
 	case tellDraws:
 		r.draws = cmp.Or(r.draws, string(s.Text()))
 	default:
@@ -103,7 +103,7 @@ func (r *reader) text(s *jsonscan.Scanner, n *node) {
 
 // number reads a number.
 func (r *reader) number(text []byte, n *node) {
-	b := &r.event.bill
+	b := &r.bill
 	switch n.Role {
 	case tellErrorCode:
 		r.event.fault = r.event.fault || string(text) != "0"
@@ -123,7 +123,7 @@ func (r *reader) number(text []byte, n *node) {
 				r.event.counts.set(researchCount, tokens)
 			}
 		case n.Role == tellCalls:
-			b.calls = tokens
+			b.calls = max(b.calls, tokens)
 		case n.Role == tellUnnamed:
 			r.unnamed("usage "+string(r.key), tokens)
 		case n.Role == tellEntryCount:
@@ -140,7 +140,7 @@ func (r *reader) number(text []byte, n *node) {
 // thousandths reads a number whose thousandth parts are pieces.
 func (r *reader) thousandths(text []byte, n *node) {
 	pieces, ok := picoOf(text, 1000)
-	b := &r.event.bill
+	b := &r.bill
 	switch {
 	case !ok || pieces > MaxTokens:
 	case n.Role == tellMilliElse:
@@ -172,12 +172,12 @@ func (r *reader) money(text []byte, role jsonscan.Role) {
 	if !ok {
 		return
 	}
-	b := &r.event.bill
+	b := &r.bill
 	if role == tellUpstream {
-		b.upstream = n
+		b.upstream = cmp.Or(n, b.upstream)
 		return
 	}
-	b.cost, b.costed = n, true
+	b.cost, b.costed = cmp.Or(n, b.cost), true
 }
 
 // endDocument ends a response that is one JSON document, or one document of several. Bytes after it
@@ -185,8 +185,8 @@ func (r *reader) money(text []byte, role jsonscan.Role) {
 func (r *reader) endDocument() {
 	switch r.framing {
 	case documentFraming:
-		if r.priced && !r.found.Stated.Known { // that of a stream is stated before its output is known
-			r.found.Stated = Money{Known: true, Pico: r.price}
+		if r.priced && !r.bill.costed { // that of a stream is stated before its output is known
+			r.bill.cost, r.bill.costed = r.price, true
 		}
 		r.found.Complete = true
 		r.commit(true)
