@@ -6,9 +6,15 @@ import (
 	"strings"
 )
 
+// entry is a model that has one, and what this process has learnt of it.
+type entry struct {
+	Model
+	lessons lessons
+}
+
 // catalog is the models that have an entry, and what is charged for those that have none.
 type catalog struct {
-	models map[string]*Model // of Config.Models
+	models map[string]*entry // of Config.Models
 	listed *priceList        // of Config.Prices, or nil
 	// dearest is an upper bound: no bill costs more by any of the models. It is nil without models.
 	dearest *Model
@@ -18,16 +24,11 @@ type catalog struct {
 	priced  bool             // some model has a Tariff
 }
 
-func newCatalog(models map[string]Model, listed *priceList) *catalog {
+func newCatalog(models map[string]*entry, listed *priceList) *catalog {
 	c := &catalog{
-		models: make(map[string]*Model, len(models)), listed: listed,
-		factors: make(map[string]int64), units: make(map[string]int64),
+		models: models, listed: listed, factors: make(map[string]int64), units: make(map[string]int64),
 	}
-	for name, m := range models {
-		m.Tariff = m.Tariff.clone()
-		c.models[name] = &m
-	}
-	all := slices.Collect(maps.Values(c.models))
+	all := slices.Collect(maps.Values(models))
 	if listed != nil {
 		all = slices.AppendSeq(all, maps.Values(listed.models))
 	}
@@ -107,7 +108,7 @@ func (c *catalog) bound(tariffs []Tariff) Tariff {
 }
 
 // find returns the model of a name, or nil.
-func (c *catalog) find(name string) *Model {
+func (c *catalog) find(name string) *entry {
 	if m := c.models[name]; m != nil || c.listed == nil {
 		return m
 	}

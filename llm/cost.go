@@ -3,6 +3,7 @@ package llm
 import (
 	"maps"
 	"math"
+	"math/big"
 	"regexp"
 	"slices"
 	"strings"
@@ -77,13 +78,13 @@ func (p *pricing) modelsOf(served string) (all []priced) {
 		}
 		return all
 	}
-	for _, entry := range [...]func(string) *Model{p.own, p.find} {
-		if m := entry(served); m != nil {
-			return []priced{{m, served, true}}
+	for _, find := range [...]func(string) *entry{p.own, p.find} {
+		if e := find(served); e != nil {
+			return []priced{{&e.Model, served, true}}
 		}
 		for _, name := range p.requested {
-			if m := entry(name); m != nil && (p.deployed || isVersion(served, name)) {
-				all = append(all, priced{m, served, true})
+			if e := find(name); e != nil && (p.deployed || isVersion(served, name)) {
+				all = append(all, priced{&e.Model, served, true})
 			}
 		}
 		if all != nil {
@@ -95,15 +96,15 @@ func (p *pricing) modelsOf(served string) (all []priced) {
 
 // modelOf returns the model of a name.
 func (p *pricing) modelOf(name string) priced {
-	if m := p.find(name); m != nil {
-		return priced{m, name, true}
+	if e := p.find(name); e != nil {
+		return priced{&e.Model, name, true}
 	}
 	m, known := p.unknown()
 	return priced{m, name, known}
 }
 
 // own returns the entry of Config.Models for a name, or nil.
-func (p *pricing) own(name string) *Model { return p.models[name] }
+func (p *pricing) own(name string) *entry { return p.models[name] }
 
 // isVersion reports whether a server names a version of a model: the same words in any order, as
 // OpenRouter's claude-4.5-sonnet-20250929 of claude-sonnet-4.5, with a date or latest behind them.
@@ -145,8 +146,7 @@ func (p *pricing) cost(b *Bill) (microDollars int64, unknown []string) {
 			s.addTokens(s.tariffOf(p.modelOf(o.Model)), o.Usage)
 		}
 		s.addUnits(main, b)
-		whole := s.total.over(s.scaled(amount{small: pico}))
-		if n := whole.clamped(); first || n > microDollars {
+		if n := quotient(&s.total, s.scaled(big.NewInt(pico))); first || n > microDollars {
 			microDollars, unknown, first = n, s.unknown, false
 		}
 	}
@@ -179,16 +179,35 @@ type sum struct {
 	*pricing
 	labels  map[string]string
 	names   []string // of the labels
-	total   amount
+	total   big.Int
 	unknown []string
 }
 
 // scaled multiplies n by 1,000 for each label.
-func (s *sum) scaled(n amount) amount {
+func (s *sum) scaled(n *big.Int) *big.Int {
 	for range s.names {
-		n.times(oneFactor)
+		n.Mul(n, big.NewInt(oneFactor))
 	}
 	return n
+}
+
+// addProduct adds x times y to n. Numbers below 0 count as 0.
+func addProduct(n *big.Int, x, y int64) {
+	if x > 0 && y > 0 {
+		n.Add(n, new(big.Int).Mul(big.NewInt(x), big.NewInt(y)))
+	}
+}
+
+// quotient returns n divided by m, rounded up, and at most math.MaxInt64.
+func quotient(n, m *big.Int) int64 {
+	q, rest := new(big.Int).QuoRem(n, m, new(big.Int))
+	if rest.Sign() > 0 {
+		q.Add(q, big.NewInt(1))
+	}
+	if !q.IsInt64() {
+		return math.MaxInt64
+	}
+	return q.Int64()
 }
 
 func (s *sum) note(what string) {
@@ -251,16 +270,16 @@ func (s *sum) priceOf(t *Tariff, prompt int64) (price Price, labelled map[string
 func (s *sum) addTokens(t *Tariff, u Usage) {
 	u = u.positive()
 	price, labelled := s.priceOf(t, u.prompt().Total())
-	var tokens amount
+	var tokens big.Int
 	for _, n := range [...][2]int64{
 		{price.Input, u.Input}, {price.CacheRead, u.CacheRead}, {price.CacheWrite, u.CacheWrite},
 		{price.CacheWriteLong, u.CacheWriteLong}, {price.AudioIn, u.AudioIn}, {price.ImageIn, u.ImageIn},
 		{price.Output, u.Output - u.Reasoning}, {price.Reasoning, u.Reasoning},
 		{price.AudioOut, u.AudioOut}, {price.ImageOut, u.ImageOut},
 	} {
-		tokens.addProduct(n[0], n[1])
+		addProduct(&tokens, n[0], n[1])
 	}
-	if tokens.isZero() {
+	if tokens.Sign() == 0 {
 		return
 	}
 	for _, label := range s.names {
@@ -271,14 +290,14 @@ func (s *sum) addTokens(t *Tariff, u Usage) {
 		if !known {
 			s.note("label " + label + ":" + s.labels[label])
 		}
-		tokens.times(f)
+		tokens.Mul(&tokens, big.NewInt(f))
 	}
-	s.total.add(tokens)
+	s.total.Add(&s.total, &tokens)
 }
 
 // addUnits adds the pieces of a bill, which have no factors, and its request.
 func (s *sum) addUnits(t *Tariff, b *Bill) {
-	var pieces amount
+	var pieces big.Int
 	for _, name := range sorted(b.Units) {
 		n := b.Units[name]
 		if n <= 0 || name == requestUnit {
@@ -288,12 +307,12 @@ func (s *sum) addUnits(t *Tariff, b *Bill) {
 		if !known {
 			s.note("unit " + name)
 		}
-		pieces.addProduct(price, n)
+		addProduct(&pieces, price, n)
 	}
 	if len(b.Units) > 0 || b.Usage != (Usage{}) {
 		price, _ := s.unitPrice(t, requestUnit)
-		pieces.addProduct(price, 1)
+		addProduct(&pieces, price, 1)
 	}
-	pieces.times(oneFactor)
-	s.total.add(s.scaled(pieces))
+	pieces.Mul(&pieces, big.NewInt(oneFactor))
+	s.total.Add(&s.total, s.scaled(&pieces))
 }

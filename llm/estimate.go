@@ -83,7 +83,7 @@ func (m *Meter) estimate(r *http.Request, x *exchange, body []byte) (Usage, erro
 		u, err := m.cfg.Estimate(r, requestOf(&x.request), body)
 		return u.positive(), err
 	}
-	l := m.learnt(x.request.Model)
+	l := x.learnt()
 	return Usage{
 		Input:  l.input.of(x.guess.input),
 		Output: min(x.guess.output, l.output.of(x.guess.output)),

@@ -12,22 +12,13 @@ type lessons struct {
 	text   ratio // tokens of the output to the text seen of a stream
 }
 
-// learnt returns the lessons of a model. Models that have no entry share theirs, so that clients
+// learnt returns the lessons of the model. Models that have no entry share theirs, so that clients
 // cannot invent any number of them.
-func (m *Meter) learnt(model string) *lessons {
-	if l, ok := m.lessons[model]; ok {
-		return l
+func (x *exchange) learnt() *lessons {
+	if e := x.find(x.request.Model); e != nil {
+		return &e.lessons
 	}
-	if list := m.catalogNow().listed; list != nil {
-		if entry := list.find(model); entry != nil {
-			l, ok := m.listed.Load(entry)
-			if !ok {
-				l, _ = m.listed.LoadOrStore(entry, new(lessons))
-			}
-			return l.(*lessons)
-		}
-	}
-	return m.lessons[""]
+	return &x.meter.lessons
 }
 
 // learn corrects the ratios of the model.
@@ -35,7 +26,7 @@ func (x *exchange) learn(used Usage) {
 	if len(x.request.Models) > 1 {
 		return // another one may have answered
 	}
-	l := x.meter.learnt(x.request.Model)
+	l := x.learnt()
 	if x.request.Files == 0 { // PromptBytes has no true size of files
 		l.input.learn(used.prompt().Total(), x.guess.input, mostInput)
 	}

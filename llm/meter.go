@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
@@ -38,12 +37,13 @@ type Meter struct {
 	cfg     Config
 	formats []*wire.Format // in the order in which they are asked for a path
 	guards  map[*wire.Format]*nethttp.Guard
-	budgets *nethttp.Guard // without the other rules, for running charges
-	catalog atomic.Pointer[catalog]
-	listing sync.Mutex          // held while the catalog is made anew
-	lessons map[string]*lessons // by the names in Config.Models, and "" for unknown models
-	listed  sync.Map            // *lessons of the models of Config.Prices, by *Model
+	budgets *nethttp.Guard    // without the other rules, for running charges
+	own     map[string]*entry // of Config.Models
+	lessons lessons           // of unknown models
 	bodies  bodies
+
+	listing sync.Mutex
+	catalog *catalog // of the files as they were read last
 }
 
 // New returns a Meter, or every fault of the configuration at once.
@@ -85,13 +85,14 @@ func New(cfg Config) (*Meter, error) {
 func newMeter(cfg Config) *Meter {
 	m := &Meter{
 		cfg: cfg, formats: formatsOf(cfg.Routes), guards: make(map[*wire.Format]*nethttp.Guard),
-		lessons: map[string]*lessons{"": new(lessons)},
+		own: make(map[string]*entry, len(cfg.Models)),
 	}
 	m.bodies.most, m.bodies.by = cfg.MaxBodies+wire.UsageBytes, make(map[string]int64)
-	m.catalogNow()
-	for name := range cfg.Models {
-		m.lessons[name] = new(lessons)
+	for name, model := range cfg.Models {
+		model.Tariff = model.Tariff.clone()
+		m.own[name] = &entry{Model: model}
 	}
+	m.catalogNow() // so that no request waits for it
 	return m
 }
 
@@ -101,18 +102,12 @@ func (m *Meter) catalogNow() *catalog {
 	if m.cfg.Prices != nil {
 		list = m.cfg.Prices.current.Load()
 	}
-	if c := m.catalog.Load(); c != nil && c.listed == list {
-		return c
-	}
 	m.listing.Lock()
 	defer m.listing.Unlock()
-	c := m.catalog.Load()
-	if c == nil || c.listed != list {
-		c = newCatalog(m.cfg.Models, list)
-		m.catalog.Store(c)
-		m.listed.Clear() // of models that are no more
+	if m.catalog == nil || m.catalog.listed != list {
+		m.catalog = newCatalog(m.own, list)
 	}
-	return c
+	return m.catalog
 }
 
 // Guard returns the guard of the requests of a format, or nil if the Meter does not know it. Its

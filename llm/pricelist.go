@@ -13,13 +13,13 @@ import (
 
 // priceList is the models of all price files.
 type priceList struct {
-	models  map[string]*Model // by provider/name, and by names that one provider uses
+	models  map[string]*entry // by provider/name, and by names that one provider uses
 	matches []priceEntry      // those that go by further names
 	unclear map[string]bool   // names that several providers use for different prices
 	unread  []string
 
 	mu    sync.Mutex
-	known map[string]*Model // by further names that were asked for; nil is unknown
+	known map[string]*entry // by further names that were asked for; nil is unknown
 }
 
 // maxKnown bounds the further names that a list remembers. Clients may invent any number of them.
@@ -28,13 +28,13 @@ const maxKnown = 4096
 type priceEntry struct {
 	rank  int // of the provider
 	match func(string) bool
-	model *Model
+	model *entry
 	name  string
 }
 
 func newPriceList(files []pricefile.File, providers []string) *priceList {
 	l := &priceList{
-		models: make(map[string]*Model), known: make(map[string]*Model),
+		models: make(map[string]*entry), known: make(map[string]*entry),
 		unclear: make(map[string]bool),
 	}
 	aliases := make(map[string][]priceEntry)
@@ -72,10 +72,10 @@ func newPriceList(files []pricefile.File, providers []string) *priceList {
 }
 
 // preferred returns the model of the entries of the lowest rank, or nil if they differ.
-func preferred(entries []priceEntry) *Model {
+func preferred(entries []priceEntry) *entry {
 	lowest := slices.MinFunc(entries, func(a, b priceEntry) int { return cmp.Compare(a.rank, b.rank) })
 	for _, e := range entries {
-		if e.rank == lowest.rank && !reflect.DeepEqual(e.model, lowest.model) {
+		if e.rank == lowest.rank && !reflect.DeepEqual(e.model.Model, lowest.model.Model) {
 			return nil
 		}
 	}
@@ -83,7 +83,7 @@ func preferred(entries []priceEntry) *Model {
 }
 
 // find returns the model of a name, or nil.
-func (l *priceList) find(name string) *Model {
+func (l *priceList) find(name string) *entry {
 	if m := l.models[name]; m != nil || l.unclear[name] || len(l.matches) == 0 {
 		return m
 	}
@@ -111,14 +111,14 @@ func (l *priceList) find(name string) *Model {
 }
 
 // modelFrom returns the model of a price file.
-func modelFrom(m pricefile.Model) *Model {
-	model := &Model{MaxOutput: m.MaxOutput, Tariff: Tariff{
+func modelFrom(m pricefile.Model) *entry {
+	e := &entry{Model: Model{MaxOutput: m.MaxOutput, Tariff: Tariff{
 		Price: priceFrom(m.Price), Units: m.Units, Factors: m.Factors,
-	}}
+	}}}
 	for _, s := range m.Steps {
-		model.Tariff.Steps = append(model.Tariff.Steps, Step{s.Label, s.From, priceFrom(s.Price)})
+		e.Tariff.Steps = append(e.Tariff.Steps, Step{s.Label, s.From, priceFrom(s.Price)})
 	}
-	return model
+	return e
 }
 
 func priceFrom(p pricefile.Price) Price {

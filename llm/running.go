@@ -103,7 +103,7 @@ func (x *exchange) charge(r *http.Request, more int64, last bool) bool {
 // charges use it: other tenants' requests have taught the ratio, so no settlement may.
 func (x *exchange) seen(o *wire.Response) int64 {
 	text := o.TextTokens()
-	return x.capped(o, max(text, x.meter.learnt(x.request.Model).text.of(text)))
+	return x.capped(o, max(text, x.learnt().text.of(text)))
 }
 
 // shown returns the output of the response so far, not corrected.

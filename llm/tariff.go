@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"strings"
 )
@@ -197,11 +198,10 @@ func (p *Price) raise(o Price) int64 {
 		if *n <= 0 {
 			*n = *o.fields()[i]
 		}
-		var ratio amount
-		ratio.addProduct(*o.fields()[i], oneFactor)
+		var dearer big.Int
+		addProduct(&dearer, *o.fields()[i], oneFactor)
 		if *n > 0 {
-			ratio = ratio.over(amount{small: uint64(*n)})
-			factor = max(factor, ratio.clamped())
+			factor = max(factor, quotient(&dearer, big.NewInt(*n)))
 		}
 	}
 	return factor
