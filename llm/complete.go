@@ -85,21 +85,23 @@ func (cfg *Config) names(model string) bool {
 	return known || cfg.Prices != nil && cfg.Prices.current.Load().models[model] != nil
 }
 
-// completeNumbers checks the numbers and fills in their defaults.
+// completeNumbers checks the numbers and the enumerations, and fills in the defaults.
 func (cfg *Config) completeNumbers(fault func(string, ...any)) {
 	for _, n := range []struct {
-		name  string
-		value *int64
-		zero  int64
+		name        string
+		value, most int64
 	}{
-		{"MaxBody", &cfg.MaxBody, 8 << 20}, {"MaxOutput", &cfg.MaxOutput, 4096},
-		{"ChargeEvery", &cfg.ChargeEvery, 0},
+		{"MaxBody", cfg.MaxBody, wire.MaxCount}, {"MaxOutput", cfg.MaxOutput, wire.MaxCount},
+		{"ChargeEvery", cfg.ChargeEvery, wire.MaxCount},
+		{"UnknownModel", int64(cfg.UnknownModel), int64(UnknownModelDearest)},
+		{"StatedCost", int64(cfg.StatedCost), int64(StatedCostTrust)},
+		{"Overrun", int64(cfg.Overrun), int64(OverrunEnd)}, {"Abort", int64(cfg.Abort), int64(AbortDrain)},
 	} {
-		if *n.value < 0 || *n.value > wire.MaxCount {
-			fault("%s is %d: it must be between 0 and %d", n.name, *n.value, wire.MaxCount)
+		if n.value < 0 || n.value > n.most {
+			fault("%s is %d: it must be between 0 and %d", n.name, n.value, n.most)
 		}
-		*n.value = cmp.Or(*n.value, n.zero)
 	}
+	cfg.MaxBody, cfg.MaxOutput = cmp.Or(cfg.MaxBody, 8<<20), cmp.Or(cfg.MaxOutput, 4096)
 	if cfg.MaxBodies != 0 && cfg.MaxBodies < cfg.MaxBody {
 		fault("MaxBodies is %d: it must be at least MaxBody, %d", cfg.MaxBodies, cfg.MaxBody)
 	}
@@ -107,30 +109,14 @@ func (cfg *Config) completeNumbers(fault func(string, ...any)) {
 	if cfg.RetryWithin < 0 {
 		fault("RetryWithin is %v: it must not be negative", cfg.RetryWithin)
 	}
-	if cfg.DrainFor < 0 {
-		fault("DrainFor is %v: it must not be negative", cfg.DrainFor)
-	}
-	if cfg.DrainFor > 0 && cfg.Abort != AbortDrain {
-		fault("DrainFor is %v, and Abort is not AbortDrain", cfg.DrainFor)
+	if cfg.DrainFor < 0 || cfg.DrainFor > 0 && cfg.Abort != AbortDrain {
+		fault("DrainFor is %v: it must not be negative, and 0 unless Abort is AbortDrain", cfg.DrainFor)
 	}
 	cfg.DrainFor = cmp.Or(cfg.DrainFor, 5*time.Minute)
 }
 
-// checkChoices checks the enumerations.
+// checkChoices checks what belongs together.
 func (cfg *Config) checkChoices(fault func(string, ...any)) {
-	for _, e := range []struct {
-		name        string
-		value, last uint8
-	}{
-		{"UnknownModel", uint8(cfg.UnknownModel), uint8(UnknownModelDearest)},
-		{"StatedCost", uint8(cfg.StatedCost), uint8(StatedCostTrust)},
-		{"Overrun", uint8(cfg.Overrun), uint8(OverrunEnd)},
-		{"Abort", uint8(cfg.Abort), uint8(AbortDrain)},
-	} {
-		if e.value > e.last {
-			fault("%s is %d: it must be at most %d", e.name, e.value, e.last)
-		}
-	}
 	for i, r := range cfg.Routes {
 		r.check(fmt.Sprintf("Routes[%d]", i), fault)
 	}

@@ -65,15 +65,11 @@ func (x *exchange) assumeUnit(b *Bill, name string) {
 // labels returns those of a response that has not stated its usage: the client may have asked for
 // what the response does not say.
 func (x *exchange) labels(o *wire.Response) map[string]string {
-	if len(o.Labels) == 0 {
-		return x.request.Labels
+	all := maps.Clone(x.request.Labels)
+	if all == nil {
+		return o.Labels
 	}
-	all := maps.Clone(o.Labels)
-	for name, value := range x.request.Labels {
-		if _, stated := all[name]; !stated {
-			all[name] = value
-		}
-	}
+	maps.Copy(all, o.Labels)
 	return all
 }
 

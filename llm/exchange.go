@@ -122,6 +122,7 @@ func (x *exchange) ask(w http.ResponseWriter, guard *nethttp.Guard) (admitted bo
 	x.admitted = guard.Admit(x.guarded)
 	x.admitted.WriteHeaders(w.Header())
 	if !x.admitted.Allowed() {
+		x.left = errors.Is(x.admitted.Err(), context.Canceled)
 		guard.Refuse(w, x.guarded, &x.admitted.Admission)
 		x.admitted.Finish(x.guarded, x.admitted.Status())
 		return false

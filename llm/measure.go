@@ -39,8 +39,7 @@ func (m *measure) Response(res *http.Response) {
 	if res.StatusCode/100 != 2 {
 		return
 	}
-	x.tap = wire.NewTap(x.request.Format, res.Header, x.hides)
-	x.tap.Draws(x.request.ImageModel)
+	x.tap = wire.NewTap(&x.request, res.Header, x.hides)
 	x.empty = true
 	if x.tap.Hides() {
 		res.Header.Del("Content-Length")
@@ -79,24 +78,31 @@ func (m *measure) end() *Bill {
 type tappedBody struct {
 	inner io.ReadCloser
 	x     *exchange
-	buf   []byte // of inner, if the tap may hide a part
-	out   []byte // what the tap has passed on of that
+	out   []byte // what the tap has passed on, if it may hide a part
 	err   error  // of inner
 }
 
 // Read implements io.Reader.
 func (b *tappedBody) Read(p []byte) (int, error) {
-	if b.buf == nil && !b.x.tap.Hides() {
-		n, err := b.inner.Read(p)
-		b.x.empty = b.x.empty && n == 0
-		_ = b.x.tap.Write(p[:n], nil) // without an out it cannot fail
-		if err != nil {
-			_ = b.x.tap.Close(err == io.EOF, nil)
+	tap := b.x.tap
+	var keep func([]byte) error
+	if tap.Hides() || len(b.out) > 0 {
+		keep = func(p []byte) error {
+			b.out = append(b.out, p...)
+			return nil
 		}
-		return n, err
 	}
 	for len(b.out) == 0 && b.err == nil && len(p) > 0 {
-		b.fill()
+		var n int
+		n, b.err = b.inner.Read(p)
+		b.x.empty = b.x.empty && n == 0
+		_ = tap.Write(p[:n], keep) // keep cannot fail
+		if b.err != nil {
+			_ = tap.Close(b.err == io.EOF, keep)
+		}
+		if keep == nil {
+			return n, b.err
+		}
 	}
 	n := copy(p, b.out)
 	b.out = b.out[n:]
@@ -104,27 +110,6 @@ func (b *tappedBody) Read(p []byte) (int, error) {
 		return n, b.err
 	}
 	return n, nil
-}
-
-const readBytes = 4 << 10
-
-// fill reads a part of the response through the tap.
-func (b *tappedBody) fill() {
-	if b.buf == nil {
-		b.buf = make([]byte, readBytes)
-	}
-	b.out = b.out[:0]
-	keep := func(p []byte) error {
-		b.out = append(b.out, p...)
-		return nil
-	}
-	var n int
-	n, b.err = b.inner.Read(b.buf)
-	b.x.empty = b.x.empty && n == 0
-	_ = b.x.tap.Write(b.buf[:n], keep) // keep cannot fail
-	if b.err != nil {
-		_ = b.x.tap.Close(b.err == io.EOF, keep)
-	}
 }
 
 // Close implements io.Closer.

@@ -61,7 +61,6 @@ func New(cfg Config) (*Meter, error) {
 		}
 		guard.Rules = slices.Concat(guard.Rules, rules)
 		guard.Plan = planByModel(guard.Plan)
-		guard.Observe = noteLeft(guard.Observe)
 		if cfg.Downgrade != nil {
 			guard.Reconsider = m.downgrade
 		}

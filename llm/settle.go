@@ -2,11 +2,9 @@ package llm
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync"
 
-	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/llm/internal/wire"
 )
@@ -99,46 +97,23 @@ func (x *exchange) settleRunning(ctx context.Context) {
 	for i, b := range budgets {
 		x.settled[i] = x.units(b.Policy.Unit(), &x.event.Bill)
 	}
-	if len(x.running) == 0 {
-		return
-	}
-	beyond := make(map[*core.Policy]int64, len(budgets)) // what the first charge has not paid for
+	at := make(map[*core.Policy]int, len(budgets))
 	for i, b := range budgets {
-		beyond[b.Policy] = max(0, x.settled[i]-x.paid[i])
+		at[b.Policy] = i
 	}
-	kept := make(map[*core.Policy]int64, len(budgets))
 	var all sync.WaitGroup
 	for _, e := range x.running {
 		actual := make([]int64, len(e.charges))
 		for j, c := range e.charges {
-			actual[j] = min(c.Cost, beyond[c.Policy]-kept[c.Policy])
-			kept[c.Policy] += actual[j]
+			i := at[c.Policy]
+			actual[j] = min(c.Cost, max(0, x.settled[i]-x.paid[i])) // what the first one has not paid for
+			x.settled[i] -= actual[j]
 		}
 		all.Go(func() {
 			_ = e.reservation.Settle(ctx, actual...) // core.Config.Observe receives a failure
 		})
 	}
 	all.Wait()
-	for i, b := range budgets {
-		x.settled[i] -= kept[b.Policy]
-	}
-}
-
-// noteLeft returns an observer of a guard that notes requests whose client left while the guard
-// decided. What these were charged has gone back.
-func noteLeft(next func(context.Context, core.Event)) func(context.Context, core.Event) {
-	return func(ctx context.Context, e core.Event) {
-		if admit, ok := e.(*nethttp.AdmissionEvent); ok {
-			a := admit.Admission
-			x := exchangeOf(admit.Request.Context())
-			if x != nil && !a.Allowed() && errors.Is(a.Err(), context.Canceled) {
-				x.left = true
-			}
-		}
-		if next != nil {
-			next(ctx, e)
-		}
-	}
 }
 
 // observe reports a request that was admitted, or whose client left before.

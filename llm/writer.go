@@ -56,8 +56,7 @@ func (w *writer) WriteHeader(status int) {
 	maps.DeleteFunc(h, func(name string, _ []string) bool { return statesLimits(name) })
 	maps.Copy(h, w.limits)
 	if status/100 == 2 {
-		x.tap = wire.NewTap(x.request.Format, h, x.hides)
-		x.tap.Draws(x.request.ImageModel)
+		x.tap = wire.NewTap(&x.request, h, x.hides)
 		x.empty = true
 		streams := x.request.Stream || x.tap.Streams()
 		if x.tap.Hides() || streams && x.meter.cfg.Overrun == OverrunEnd {

@@ -5,7 +5,6 @@ package pricefile
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 )
@@ -75,49 +74,33 @@ func Parse(text []byte, now time.Time) (File, error) {
 		return File{}, err
 	}
 	r := &reader{now: now}
-	switch formatOf(root) {
-	case liteLLM:
-		r.liteLLM(root.(map[string]any))
-	case genAI:
-		r.genAI(root.([]any))
-	case modelsDev:
-		r.modelsDev(root.(map[string]any))
-	default:
+	list, _ := root.([]any)
+	if len(list) > 0 && hasModels[[]any](list[0]) {
+		r.genAI(list)
+	} else if top := mapping(root); hasAny(top, hasModels[map[string]any]) {
+		r.modelsDev(top)
+	} else if hasAny(top, func(entry any) bool { return mapping(entry)["litellm_provider"] != nil }) {
+		r.liteLLM(top)
+	} else {
 		return File{}, errors.New("the file is none of LiteLLM, genai-prices or models.dev")
 	}
 	slices.Sort(r.file.Unread)
 	return r.file, nil
 }
 
-type format uint8
+// hasModels reports whether a provider has models of a type.
+func hasModels[T any](provider any) bool {
+	_, ok := mapping(provider)["models"].(T)
+	return ok
+}
 
-const (
-	liteLLM format = iota + 1
-	genAI
-	modelsDev
-)
-
-// formatOf tells the formats apart by where they have their models.
-func formatOf(root any) format {
-	if list, ok := root.([]any); ok {
-		if len(list) > 0 {
-			if _, ok := mapping(list[0])["models"].([]any); ok {
-				return genAI
-			}
-		}
-		return 0
-	}
-	top := mapping(root)
-	for _, name := range slices.Sorted(maps.Keys(top)) {
-		entry := mapping(top[name])
-		if _, ok := entry["models"].(map[string]any); ok {
-			return modelsDev
-		}
-		if _, ok := entry["litellm_provider"]; ok {
-			return liteLLM
+func hasAny(top map[string]any, is func(any) bool) bool {
+	for _, entry := range top {
+		if is(entry) {
+			return true
 		}
 	}
-	return 0
+	return false
 }
 
 // reader collects entries, and what was not understood.
@@ -130,15 +113,10 @@ func (r *reader) unread(model, field, format string, args ...any) {
 	r.file.Unread = append(r.file.Unread, model+": "+field+" "+fmt.Sprintf(format, args...))
 }
 
-// inclusive reports whether the thresholds of a provider are reached by equal prompts: xAI's are
-// (pricing page, September 2026), all others are exceeded.
-func inclusive(provider string) bool {
-	return provider == "xai" || provider == "x-ai"
-}
-
-// from returns where a step begins whose threshold is that many tokens.
+// from returns where a step begins whose threshold is that many tokens. Equal prompts reach those of
+// xAI (pricing page, September 2026), and longer ones all others.
 func from(threshold int64, provider string) int64 {
-	if inclusive(provider) {
+	if provider == "xai" || provider == "x-ai" {
 		return threshold
 	}
 	return threshold + 1

@@ -71,10 +71,9 @@ func (r *reader) genAIModel(provider string, m map[string]any) {
 			d.skip(field, "is not known")
 		}
 	}
-	match, ok := matcher(m["match"], 0)
-	if !ok {
+	match := matcher(m["match"], 0)
+	if match == nil {
 		d.skip("match", "is not understood: the model goes by its id alone")
-		match = nil
 	}
 	d.genAIPrices(m["prices"], provider)
 	d.add(Entry{Provider: provider, Name: d.name, Alias: id, Match: match})
@@ -151,49 +150,40 @@ func (d *draft) genAISet(prices map[string]any, provider string) {
 	}
 }
 
-// matcher returns what a match clause of genai-prices says of a lower-case name.
-func matcher(v any, depth int) (func(string) bool, bool) {
+// matcher returns a func that reports whether a match clause of genai-prices matches a lower-case name,
+// or nil if the clause is not understood.
+func matcher(v any, depth int) func(string) bool {
 	clause := mapping(v)
 	if len(clause) != 1 || depth > 10 {
-		return nil, false
+		return nil
 	}
 	for kind, value := range clause {
 		if list, ok := value.([]any); ok && (kind == "or" || kind == "and") {
 			return matchers(list, kind == "or", depth)
 		}
 		text, ok := value.(string)
-		if !ok {
-			return nil, false
-		}
-		if matches := genAIMatches[kind]; matches != nil {
+		if matches := genAIMatches[kind]; ok && matches != nil {
 			lower := strings.ToLower(text)
-			return func(name string) bool { return matches(name, lower) }, true
+			return func(name string) bool { return matches(name, lower) }
 		}
-		expression, err := regexp.Compile("(?i)" + text)
-		if kind != "regex" || err != nil {
-			return nil, false
+		if expression, err := regexp.Compile("(?i)" + text); ok && kind == "regex" && err == nil {
+			return expression.MatchString
 		}
-		return expression.MatchString, true
 	}
-	return nil, false
+	return nil
 }
 
 // matchers returns whether any of the clauses matches, or all of them.
-func matchers(list []any, anyOf bool, depth int) (func(string) bool, bool) {
+func matchers(list []any, anyOf bool, depth int) func(string) bool {
 	var all []func(string) bool
 	for _, v := range list {
-		m, ok := matcher(v, depth+1)
-		if !ok {
-			return nil, false
+		m := matcher(v, depth+1)
+		if m == nil {
+			return nil
 		}
 		all = append(all, m)
 	}
 	return func(name string) bool {
-		for _, m := range all {
-			if m(name) == anyOf {
-				return anyOf
-			}
-		}
-		return !anyOf
-	}, true
+		return slices.ContainsFunc(all, func(m func(string) bool) bool { return m(name) == anyOf }) == anyOf
+	}
 }

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"io"
 	"math/big"
+	"regexp"
 	"strconv"
-	"strings"
 )
 
 // parseTree returns the JSON of a text, with numbers as decimal text.
@@ -34,28 +34,23 @@ func mapping(v any) map[string]any {
 // most maxRatio thousandths of the prices without it. So their product is below 2^63.
 const maxBits, maxRatio = 40, 1 << 20
 
+// decimal matches a number whose exponent is not absurd.
+var decimal = regexp.MustCompile(`^(\d{1,60}(\.\d{0,60})?|\.\d{1,60})([eE][+-]?\d{1,2})?$`)
+
 // scaled returns a number times 10^exponent divided by a divisor, if that is not negative and has at
 // most maxBits, and whether it is an integer. It reads the number as decimal text, so that 1.25e-06 is
 // exact. It rounds what is no integer to the nearest one, or up if that changes it by a thousandth.
 func scaled(v any, exponent int, divisor int64) (n int64, exact, ok bool) {
-	text, ok := v.(json.Number)
+	text, isNumber := v.(json.Number)
 	if s, isText := v.(string); isText { // some files quote numbers
-		text, ok = json.Number(s), s != ""
+		text, isNumber = json.Number(s), true
 	}
-	mantissa, power, hasPower := strings.Cut(strings.ToLower(string(text)), "e")
-	if hasPower {
-		n, err := strconv.Atoi(power)
-		if err != nil || n < -60 || n > 60 {
-			return 0, false, false
-		}
-		exponent += n
-	}
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	digits := whole + fraction
-	if !ok || digits == "" || len(digits) > 60 || strings.Trim(digits, "0123456789") != "" {
+	if !isNumber || !decimal.MatchString(string(text)) {
 		return 0, false, false
 	}
-	value, _ := new(big.Rat).SetString(digits + "e" + strconv.Itoa(exponent-len(fraction)))
+	value, _ := new(big.Rat).SetString(string(text))
+	scale, _ := new(big.Rat).SetString("1e" + strconv.Itoa(exponent))
+	value.Mul(value, scale)
 	value.Quo(value, new(big.Rat).SetInt64(divisor))
 	rounded, _ := new(big.Int).SetString(value.FloatString(0), 10)
 	below := new(big.Rat).Sub(value, new(big.Rat).SetInt(rounded))

@@ -23,12 +23,18 @@ func (r *reader) commit(valid bool) {
 	r.finished = r.finished || e.finish
 	f.Told = f.Complete || r.finished && r.lone
 	r.counts.merge(&e.counts)
+	r.commitBill()
+}
+
+// commitBill adds what the event listed: a list replaces the last one.
+func (r *reader) commitBill() {
+	e := &r.event
 	if e.kind == itemEvent {
 		r.bill.items.add(&e.items)
 	} else if e.listed && !e.items.empty() {
 		r.bill.items = e.items
 	}
-	if e.extra != (Usage{}) || len(e.others) > 0 { // a list replaces the last one
+	if e.extra != (Usage{}) || len(e.others) > 0 {
 		r.bill.extra, r.bill.others = e.extra, e.others
 	}
 }

@@ -169,15 +169,6 @@ func (u Usage) plus(o Usage) Usage {
 // tokensOf reads a number of tokens that a response states. It accepts every spelling of an integer
 // between 0 and MaxTokens, such as 12.0 and 1e3.
 func tokensOf(number []byte) (int64, bool) {
-	var n int64
-	for _, c := range number {
-		if c < '0' || c > '9' {
-			f, err := strconv.ParseFloat(string(number), 64)
-			return int64(f), err == nil && !math.Signbit(f) && f == math.Trunc(f) && f <= MaxTokens
-		}
-		if n = n*10 + int64(c-'0'); n > MaxTokens {
-			return 0, false
-		}
-	}
-	return n, len(number) > 0
+	f, err := strconv.ParseFloat(string(number), 64)
+	return int64(f), err == nil && !math.Signbit(f) && f == math.Trunc(f) && f <= MaxTokens
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
-	"strings"
 )
 
 // Errors is how a server reports errors: in the body of a refusal, and at the end of a stream.
@@ -21,52 +20,31 @@ const (
 )
 
 // errorEvent returns the bytes that end a stream with the server's own error. They are valid only
-// between two events. kind is OpenAI's code, such as rate_limit_exceeded or insufficient_quota.
-// Anthropic's type is kind if it ends in _error, and rate_limit_error otherwise. Only OpenAI's
+// between two events. code is OpenAI's: rate_limit_exceeded or insufficient_quota. Only OpenAI's
 // responses have the sequence number.
-func errorEvent(e Errors, kind, message string, sequence int64) []byte {
+func errorEvent(e Errors, code, message string, sequence int64) []byte {
+	fault := Fault{Status: http.StatusTooManyRequests, Type: code, Code: code, Message: message}
+	if code == "rate_limit_exceeded" {
+		fault.Type = "tokens" // OpenAI's type names the unit that has run out
+	}
+	body := fault.body(e)
 	switch e {
 	case ErrorsResponses: // the code and the message are documented, SDKs fail a stream by the object
-		return eventOf("error", object("type", "error", "code", kind, "message", message, "param", nil,
-			"error", faultOf(kind, message), "sequence_number", sequence))
+		return eventOf("error", object("type", "error", "code", code, "message", message, "param", nil,
+			"error", fault.chat(), "sequence_number", sequence))
 	case ErrorsAnthropic:
-		if !strings.HasSuffix(kind, "_error") {
-			kind = "rate_limit_error"
-		}
-		return eventOf("error", messagesError(kind, message))
+		return eventOf("error", body)
 	case ErrorsGoogle:
-		return eventOf("", googleError(http.StatusTooManyRequests, message, 0))
+		return eventOf("", body)
 	case ErrorsAmazon:
-		return frameOf("throttlingException", object("message", message))
+		return frameOf("throttlingException", body)
 	case ErrorsCohere:
 		return eventOf("message-end", object("type", "message-end",
 			"delta", object("finish_reason", "ERROR", "error", message)))
 	case ErrorsOllama:
-		return append(object("error", message), '\n')
+		return append(body, '\n')
 	}
-	return append(eventOf("", object("error", faultOf(kind, message))), "data: [DONE]\n\n"...)
-}
-
-// faultOf returns the error object of OpenAI for a code.
-func faultOf(code, message string) []byte {
-	kind := code
-	if code == "rate_limit_exceeded" {
-		kind = "tokens" // OpenAI's type names the unit that has run out
-	}
-	return chatFault(kind, code, message)
-}
-
-// chatFault returns the error object of OpenAI. A code of "" is null.
-func chatFault(kind, code, message string) []byte {
-	var stated any
-	if code != "" {
-		stated = code
-	}
-	return object("message", message, "type", kind, "param", nil, "code", stated)
-}
-
-func messagesError(kind, message string) []byte {
-	return object("type", "error", "error", object("type", kind, "message", message))
+	return append(eventOf("", body), "data: [DONE]\n\n"...)
 }
 
 // object returns a JSON object of keys and values in order. A value of bytes is JSON itself.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -42,15 +43,25 @@ func (e *Fault) Write(w http.ResponseWriter, r *http.Request, kind Errors) {
 func (e *Fault) body(kind Errors) []byte {
 	switch kind {
 	case ErrorsAnthropic:
-		return messagesError(anthropicNames.name(e.Status), e.Message)
+		return object("type", "error",
+			"error", object("type", anthropicNames.name(e.Status), "message", e.Message))
 	case ErrorsGoogle:
-		return googleError(e.Status, e.Message, e.RetryAfter)
+		return e.google()
 	case ErrorsAmazon, ErrorsCohere:
 		return object("message", e.Message)
 	case ErrorsOllama:
 		return object("error", e.Message)
 	}
-	return object("error", chatFault(e.Type, e.Code, e.Message))
+	return object("error", e.chat())
+}
+
+// chat returns the error object of OpenAI.
+func (e *Fault) chat() []byte {
+	var code any // null if there is none
+	if e.Code != "" {
+		code = e.Code
+	}
+	return object("message", e.Message, "type", e.Type, "param", nil, "code", code)
 }
 
 // statusNames are a server's names of errors by status, of those from 500 on, and of the others.
@@ -86,13 +97,13 @@ var (
 	}, "InternalServerException", "ValidationException"}
 )
 
-// googleError returns Google's error. Google states the wait before a retry in the body only.
-func googleError(status int, message string, retryAfter time.Duration) []byte {
-	fault := []any{"code", status, "message", message, "status", googleNames.name(status)}
-	if retryAfter > 0 {
+// google returns Google's error, which states the wait before a retry in the body only.
+func (e *Fault) google() []byte {
+	fault := []any{"code", e.Status, "message", e.Message, "status", googleNames.name(e.Status)}
+	if e.RetryAfter > 0 {
 		detail := object("@type", "type.googleapis.com/google.rpc.RetryInfo",
-			"retryDelay", strconv.FormatFloat(retryAfter.Seconds(), 'f', -1, 64)+"s")
-		fault = append(fault, "details", append(append([]byte{'['}, detail...), ']'))
+			"retryDelay", strconv.FormatFloat(e.RetryAfter.Seconds(), 'f', -1, 64)+"s")
+		fault = append(fault, "details", slices.Concat([]byte{'['}, detail, []byte{']'}))
 	}
 	return object("error", object(fault...))
 }

@@ -8,6 +8,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -84,16 +85,12 @@ func valueOf(n *node, text string) any {
 
 // countOf reads an integer between 0 and most. It returns what is wrong with it.
 func countOf(text []byte, most int64) (n int64, fault string) {
-	if len(text) == 0 {
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	switch {
+	case n > most:
+		return 0, fmt.Sprintf("more than %d", most)
+	case err != nil || text[0] < '0':
 		return 0, "no integer of at least 0"
-	}
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0, "no integer of at least 0"
-		}
-		if n = n*10 + int64(c-'0'); n > most {
-			return 0, fmt.Sprintf("more than %d", most)
-		}
 	}
 	return n, ""
 }

@@ -39,8 +39,9 @@ type reader struct {
 	price     int64 // in millionths of a micro-dollar
 }
 
-func (r *reader) init(f *Format, h http.Header) {
-	r.format = f
+func (r *reader) init(q *Request, h http.Header) {
+	f := q.Format
+	r.format, r.draws = f, q.ImageModel                       // which the response does not name
 	media, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // empty if it is invalid
 	switch media {
 	case "text/event-stream", "application/x-ndjson", "application/vnd.amazon.eventstream":

@@ -293,7 +293,7 @@ func TestEveryPrefix(t *testing.T) {
 			input := int64(0)
 			for cut := range len(s.body) + 1 {
 				for _, whole := range []bool{false, true} {
-					tap := wire.NewTap(s.format, s.header, false)
+					tap := wire.NewTap(&wire.Request{Format: s.format}, s.header, false)
 					_ = tap.Write(s.body[:cut], nil)
 					_ = tap.Close(whole, nil)
 					o := tap.Response()
@@ -379,7 +379,7 @@ func TestTapIsSmall(t *testing.T) {
 			continue
 		}
 		before := live()
-		tap := wire.NewTap(s.format, s.header, true)
+		tap := wire.NewTap(&wire.Request{Format: s.format}, s.header, true)
 		for range 20 {
 			_ = tap.Write(s.body[:len(s.body)/2], nil)
 			_ = tap.Write(s.body[len(s.body)/2:], nil)

@@ -20,18 +20,15 @@ type Tap struct {
 	long bool   // that event is longer than MaxHeld and is passed on
 }
 
-// NewTap returns a Tap of a response with some headers. With hide it leaves out a chat's chunk that
+// NewTap returns a Tap of the response to a request, with some headers. With hide it leaves out a chat's chunk that
 // holds only the usage, for a client that did not ask for it. It cannot hide the chunk of an
 // encoded response, so request an unencoded one.
-func NewTap(f *Format, h http.Header, hide bool) *Tap {
+func NewTap(q *Request, h http.Header, hide bool) *Tap {
 	t := &Tap{coding: codingOf(h.Get("Content-Encoding"))}
-	t.reader.init(f, h)
-	t.hide = hide && f.table.AsksUsage && t.coding == codingNone
+	t.reader.init(q, h)
+	t.hide = hide && q.Format.table.AsksUsage && t.coding == codingNone
 	return t
 }
-
-// Draws names the model of a tool that draws images, which the response does not name.
-func (t *Tap) Draws(model string) { t.reader.draws = model }
 
 // Streams reports whether the response says that it is a stream.
 func (t *Tap) Streams() bool { return t.reader.labelled }
