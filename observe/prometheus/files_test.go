@@ -42,13 +42,13 @@ func TestRules(t *testing.T) {
 	check(t, "check", "rules", "--lint-fatal", "rules.yml")
 	check(t, "test", "rules", "rules_test.yml")
 	tested, rules := read(t, "rules_test.yml"), read(t, "rules.yml")
-	page := read(t, "../../docs/operating.md")
+	page := read(t, "../../docs/reference/alerts.md")
 	for _, m := range regexp.MustCompile(`(?m)alert: (\w+)$`).FindAllStringSubmatch(rules, -1) {
 		if !strings.Contains(tested, m[1]) {
 			t.Errorf("rules_test.yml does not test %s", m[1])
 		}
 		if !strings.Contains(page, "| `"+m[1]+"`") {
-			t.Errorf("docs/operating.md does not say what to do when %s fires", m[1])
+			t.Errorf("docs/reference/alerts.md does not say what to do when %s fires", m[1])
 		}
 	}
 	for _, fault := range foreign(rules) {
