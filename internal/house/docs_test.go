@@ -236,7 +236,8 @@ func recipes(t *testing.T) (all string) {
 	return all
 }
 
-// Every file that docs/architecture.md names exists, below the folder that it names.
+// Every file that docs/architecture.md and docs/reference/ways.md name exists, below the folder that it
+// names.
 func TestArchitectureNamesFiles(t *testing.T) {
 	var files []string
 	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
@@ -246,7 +247,7 @@ func TestArchitectureNamesFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := read(t, filepath.Join("docs", "architecture.md"))
+	page := read(t, filepath.Join("docs", "architecture.md")) + read(t, filepath.Join("docs", "reference", "ways.md"))
 	named := regexp.MustCompile("`([\\w./]+\\.(?:go|lua))`").FindAllStringSubmatch(page, -1)
 	for _, m := range named {
 		if !slices.ContainsFunc(files, func(f string) bool { return strings.HasSuffix(f, "/"+m[1]) }) {
