@@ -2,6 +2,7 @@ package adapters_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 	gingate "github.com/headgate/headgate/adapters/gin"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -178,49 +180,43 @@ func TestEchoMayRefuseByTheGuard(t *testing.T) {
 	}
 }
 
-// The framework's own logger records the status that the client got.
-func TestLoggersSeeTheRefusal(t *testing.T) {
-	each(t, func(t *testing.T, fw framework) {
-		if fw.name == "net/http" {
-			t.Skip("net/http has no logger")
-		}
-		f := newFixture(t)
-		f.serve(fw.build, &app{root: f.limit(core.PolicyConfig{Algorithm: core.DenyAll{}}), routes: routes}, false)
-		if got := f.ask("GET /users/1"); got.Status != 403 {
-			t.Errorf("status %d", got.Status)
-		}
-		f.server.Close() // the logger writes after the response
-		if !strings.Contains(f.logs.String(), "403") {
-			t.Errorf("the log is %q", f.logs.String())
-		}
-	})
-}
-
-// The same line limits an API in every framework.
-func TestOneLiner(t *testing.T) {
-	each(t, func(t *testing.T, fw framework) {
-		h := fw.bare(core.Must(nethttp.Limit(newFixture(t).gate, "api", core.PerMinute(2), keyfunc.RemoteIP())), ok)
-		for i, want := range []int{200, 200, 429} {
-			w := send(h, "GET", "/users/1")
-			if w.Code != want || w.Header().Get("RateLimit-Policy") != `"api";q=2;w=60` {
-				t.Errorf("request %d: status %d, want %d; %v", i, w.Code, want, w.Header())
-			}
-		}
-	})
-}
-
-// A Guard that was never made is reported when the middleware is built, not at a request.
+// A Guard or a Replay that was never made is reported when the middleware is built, not at a request.
 func TestInvalidGuardPanicsAtConstruction(t *testing.T) {
+	const guard, replay = "nethttp: the Guard is nil or zero: NewGuard, Limit, Concurrency, Queue or Quotas must make it",
+		"nethttp: the Replay is nil or zero: NewReplay must make it"
 	each(t, func(t *testing.T, fw framework) {
-		for kind, g := range map[string]*nethttp.Guard{"nil": nil, "zero": {}} {
+		for g, want := range map[nethttp.Admitter]string{
+			(*nethttp.Guard)(nil): guard, new(nethttp.Guard): guard, (*nethttp.Replay)(nil): replay, new(nethttp.Replay): replay,
+		} {
 			func() {
 				defer func() {
-					if recover() == nil {
-						t.Errorf("%s: no panic", kind)
+					if got := fmt.Sprint(recover()); got != want {
+						t.Errorf("%T: panic %q, want %q", g, got, want)
 					}
 				}()
 				fw.around(same, ok, g)
 			}()
+		}
+	})
+}
+
+// A guarded request takes at most 8 allocations more than a bare one, of which 3 are for headers. In
+// gin and echo it takes 2 more for the path values. gin's ResponseWriter takes one more, and echo v4
+// makes one more for each middleware.
+func TestAllocations(t *testing.T) {
+	f := newFixture(t)
+	policy := f.policy(core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1 << 40)})
+	guard := f.guard(nethttp.Config{Rules: []nethttp.Rule{{Policy: policy, Key: keyfunc.RemoteIP()}}})
+	each(t, func(t *testing.T, fw framework) {
+		of := func(g *nethttp.Guard) float64 {
+			h := fw.bare(g, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+			return gatetest.Allocs(func() {
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/users/1", nil))
+			})
+		}
+		most := map[string]float64{"gin": 11, "echo": 11}[fw.name]
+		if n := of(guard) - of(nil); n > max(8, most) {
+			t.Errorf("%v allocations", n)
 		}
 	})
 }

@@ -256,3 +256,171 @@ func ExampleGuard_Charges() {
 	// api has 2 left
 	// "api";r=2;t=1200
 }
+
+// Guards at the start of a program need no error handling.
+func Example() {
+	api := core.Must(nethttp.Limit(newGate(), "api", core.PerMinute(100), keyfunc.RemoteIP()))
+	fmt.Println(request(api.Handler(hello)).Body)
+	// Output: hello
+}
+
+// An adapter for a framework of your own drives an Exchange from Admit to Finish.
+func ExampleAdmitter() {
+	type handler func(w http.ResponseWriter, r *http.Request) (status int)
+	limited := func(g nethttp.Admitter, next handler) handler {
+		if err := g.Check(); err != nil {
+			panic(err)
+		}
+		return func(w http.ResponseWriter, r *http.Request) (status int) {
+			x := g.Admit(r)
+			x.WriteHeaders(w.Header())
+			if !x.Allowed() {
+				g.Refuse(w, r, &x.Admission)
+				x.Finish(r, x.Status())
+				return x.Status()
+			}
+			inner := r.WithContext(x.WithContext(r.Context()))
+			status = http.StatusInternalServerError // if next panics
+			defer func() { x.Finish(inner, status) }()
+			status = next(w, inner)
+			return status
+		}
+	}
+	api := core.Must(nethttp.Limit(newGate(), "api", core.PerMinute(1), keyfunc.RemoteIP()))
+	h := limited(api, func(_ http.ResponseWriter, r *http.Request) int {
+		fmt.Println(nethttp.AdmissionFromContext(r.Context()).Decision().At(0).Remaining, "left")
+		return http.StatusOK
+	})
+	for range 2 {
+		request(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Println(h(w, r))
+		}))
+	}
+	// Output:
+	// 0 left
+	// 200
+	// 429
+}
+
+// Clients that read X-RateLimit headers and want a line of text have a Dialect of their own.
+func ExampleDialect() {
+	api, err := nethttp.NewGuard(nethttp.Config{
+		Gate:    newGate(),
+		Rules:   []nethttp.Rule{{Policy: newPolicy("api", core.PerMinute(1)), Key: keyfunc.RemoteIP()}},
+		Dialect: nethttp.Legacy{Refusal: nethttp.Refusal{PlainText: true}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	h := api.Handler(hello)
+	request(h)
+	w := request(h)
+	fmt.Println(w.Code, w.Header().Get("X-RateLimit-Reset"))
+	fmt.Print(w.Body)
+	// Output:
+	// 429 60
+	// The quota of policy "api" is exhausted.
+}
+
+// Do not read an identity outside the authentication. There the client writes it: here a client
+// that may make one request an hour makes three by three names.
+func ExampleNewGuard_incorrect() {
+	perUser := core.Must(nethttp.Limit(newGate(), "user", core.PerHour(1),
+		keyfunc.Must(keyfunc.Header("X-User"))))
+	authenticate := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Set("X-User", "ann") // verified by r's cookie
+			next.ServeHTTP(w, r)
+		})
+	}
+	wrong := perUser.Handler(authenticate(hello)) // right: authenticate(perUser.Handler(hello))
+	for _, name := range []string{"a", "b", "c"} {
+		fmt.Println(request(wrong, "X-User", name).Code)
+	}
+	// Output:
+	// 200
+	// 200
+	// 200
+}
+
+// Do not use NoKeySkip if a client can leave the key out and still be served. Here the login reads
+// the name from the query or from a header, and the rule only from the header, so guesses by the
+// query are not limited.
+func ExampleNoKey_incorrect() {
+	guard, err := nethttp.NewGuard(nethttp.Config{Gate: newGate(), Rules: []nethttp.Rule{{
+		Policy: newPolicy("guesses", core.PerHour(1)),
+		Key:    keyfunc.Must(keyfunc.Header("Login")),
+		NoKey:  nethttp.NoKeySkip, // wrong: keep NoKeyRefuse
+	}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	login := guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized) // the password is wrong
+	}))
+	for range 3 {
+		w := httptest.NewRecorder()
+		login.ServeHTTP(w, httptest.NewRequest("GET", "/?login=ann", nil))
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 401
+	// 401
+	// 401
+}
+
+// Do not call Admit without Finish in an adapter of your own. Here the slot of a request that has
+// returned stays taken.
+func ExampleGuard_Admit_incorrect() {
+	gate := newGate()
+	streams, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	guard, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Slot: &nethttp.Slot{
+		Semaphore: streams, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	adapter := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			x := guard.Admit(r) // wrong: x.Finish is never called
+			x.WriteHeaders(w.Header())
+			if !x.Allowed() {
+				guard.Refuse(w, r, &x.Admission)
+				return
+			}
+			next.ServeHTTP(w, r.WithContext(x.WithContext(r.Context())))
+		})
+	}
+	h := adapter(hello)
+	fmt.Println(request(h).Code)
+	fmt.Println(request(h).Code)
+	// Output:
+	// 200
+	// 429
+}
+
+// A client reads what it has used. The clock of the example stands still.
+func ExampleGuard_Usage() {
+	gate := newGate()
+	api, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
+		Policy: newPolicy("day", core.Calendar{Limit: 1000, Every: core.PeriodDay, In: time.UTC}),
+		Key:    keyfunc.BearerToken(), // which an earlier middleware has checked
+	}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	request(api.Handler(hello), "Authorization", "Bearer abc")
+	w := request(api.Usage(), "Authorization", "Bearer abc")
+	fmt.Println(w.Header().Get("Content-Type"))
+	fmt.Print(w.Body)
+	// Output:
+	// application/json
+	// {"policies":[{"name":"day","q":1000,"qu":"requests","w":86400,"used":1,"r":999,"t":57600,"reset":57600}],"caps":[]}
+}

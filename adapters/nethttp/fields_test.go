@@ -2,12 +2,19 @@ package nethttp_test
 
 import (
 	"cmp"
+	"context"
+	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dunglas/httpsfv"
+	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/adapters/nethttp"
@@ -333,4 +340,267 @@ func TestCachedDenial(t *testing.T) {
 			})
 		}
 	})
+}
+
+// named is a Dialect that states one policy under names of its own.
+type named struct {
+	nethttp.None
+	headers nethttp.LimitHeaders
+}
+
+func (d named) WriteHeaders(h http.Header, a *nethttp.Admission) {
+	d.headers.Write(h, a, func(core.Result) string { return "360" })
+}
+
+// A reverse proxy adds the limits of its server to those of the Guard, whatever they are called.
+// Clients see those of the Guard.
+func TestProxyStatesNoOtherLimit(t *testing.T) {
+	for _, prefix := range []string{"X-RateLimit", "RateLimit", "X-Rate-Limit", "Vendor-RateLimit-Requests"} {
+		for _, hints := range []int{0, 1, 2} {
+			t.Run(fmt.Sprint(prefix, " after ", hints, " early hints"), func(t *testing.T) {
+				s := proxied(t, func(w http.ResponseWriter, _ *http.Request) {
+					for range hints {
+						w.WriteHeader(http.StatusEarlyHints)
+					}
+					w.Header().Set(prefix+"-Limit", "5000")
+					w.Header().Set(prefix+"-Remaining", "4999")
+					io.WriteString(w, "hello")
+				}, guard(t, nethttp.Config{
+					Gate: memory(t, newClock()), Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(10)}),
+					Dialect: named{headers: nethttp.LimitHeaders{
+						Limit: prefix + "-Limit", Remaining: prefix + "-Remaining", Reset: prefix + "-Reset",
+					}},
+				}).Handler)
+				r := gatetest.Must(s.Client().Get(s.URL))(t)
+				if got := body(t, r); got != "hello" {
+					t.Error(got)
+				}
+				for name, want := range map[string]string{"-Limit": "[10]", "-Remaining": "[9]", "-Reset": "[360]"} {
+					if got := fmt.Sprint(r.Header.Values(prefix + name)); got != want {
+						t.Errorf("%s%s is %s, want %s", prefix, name, got, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A Guard inside another one, on a request of the handler's own, keeps no headers of the response that
+// the outer one states its limits in.
+func TestInnerRequestKeepsItsOwnHeaders(t *testing.T) {
+	limited := func(name string, limit int64) *nethttp.Guard {
+		return guard(t, nethttp.Config{
+			Gate: memory(t, newClock()), Rules: rules(t, core.PolicyConfig{Name: name, Algorithm: core.PerHour(limit)}),
+			Dialect: nethttp.Legacy{},
+		})
+	}
+	inner := limited("inner", 5).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Language", "en")
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	s := proxied(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Set("X-RateLimit-Limit", "5000")
+	}, func(proxy http.Handler) http.Handler {
+		return limited("outer", 10).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			part := httptest.NewRecorder()
+			inner.ServeHTTP(part, r)
+			if got := part.Header().Get("X-RateLimit-Limit"); part.Code != http.StatusNoContent || got != "5" {
+				t.Errorf("inside: status %d, X-RateLimit-Limit %s", part.Code, got)
+			}
+			proxy.ServeHTTP(w, r)
+		}))
+	})
+	r := gatetest.Must(s.Client().Get(s.URL))(t)
+	body(t, r)
+	if got := fmt.Sprint(r.Header["X-Ratelimit-Limit"], r.Header["X-Ratelimit-Remaining"]); got != "[10] [9]" {
+		t.Error(got)
+	}
+}
+
+// proxied returns a server of a handler, and of a proxy to upstream in it.
+func proxied(t *testing.T, upstream http.HandlerFunc, handler func(proxy http.Handler) http.Handler) *httptest.Server {
+	t.Helper()
+	up := httptest.NewServer(upstream)
+	t.Cleanup(up.Close)
+	s := httptest.NewServer(handler(httputil.NewSingleHostReverseProxy(core.Must(url.Parse(up.URL)))))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// rules returns a rule by the client's address for each policy.
+func rules(t *testing.T, policies ...core.PolicyConfig) []nethttp.Rule {
+	t.Helper()
+	var all []nethttp.Rule
+	for _, cfg := range policies {
+		all = append(all, nethttp.Rule{Policy: policy(t, cfg), Key: keyfunc.RemoteIP()})
+	}
+	return all
+}
+
+// While Redis is down, Retry-After is the longest wait, and is missing if no wait helps. The share
+// of one process is not stated as a limit.
+func TestHeadersInAnOutage(t *testing.T) {
+	hourly := core.PolicyConfig{Name: "hourly", Algorithm: core.PerHour(1)}
+	closed := core.PolicyConfig{Name: "closed", Algorithm: core.PerHour(1), OnFailure: core.FailClosed}
+	none := core.PolicyConfig{Name: "none", Algorithm: core.DenyAll{}}
+	for _, tt := range []struct {
+		name     string
+		policies []core.PolicyConfig
+		dialect  nethttp.Dialect
+		status   int
+		headers  map[string]string
+	}{
+		{"closed, and an exhausted share", []core.PolicyConfig{hourly, closed}, nethttp.Draft11{}, 503, map[string]string{
+			"Retry-After": "3600", "RateLimit-Policy": `"hourly";q=1;w=3600, "closed";q=1;w=3600`, "Cache-Control": "no-store",
+		}},
+		{"closed, and one that denies all", []core.PolicyConfig{none, closed}, nethttp.Draft11{}, 403, map[string]string{
+			"RateLimit-Policy": `"none";q=0, "closed";q=1;w=3600`, "RateLimit": `"none";r=0`, "Cache-Control": "no-store",
+		}},
+		{"an exhausted share", []core.PolicyConfig{hourly}, nethttp.Legacy{}, 429, map[string]string{
+			"Retry-After": "3600", "Cache-Control": "no-store",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := dead(t)
+			get(served(t, nethttp.Config{Gate: g, Rules: rules(t, hourly)}))
+			h := served(t, nethttp.Config{Gate: g, Rules: rules(t, tt.policies...), Dialect: tt.dialect})
+			r := get(h)
+			expect(t, r, tt.status, tt.headers)
+			if s := body(t, r); tt.status == 503 && !strings.Contains(s, "#temporary-reduced-capacity") {
+				t.Errorf("body %s", s)
+			}
+		})
+	}
+}
+
+// A request with its own deadline never gets a 500, however the deadline and Redis's silence
+// overlap. The deadline is no outage, so the failure modes decide only once Redis is known to be
+// silent.
+func TestDeadlinesInAnOutage(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true, DialerRetries: 1})
+	t.Cleanup(func() { _ = client.Close() })
+	gate := core.Must(core.NewRedis(client, core.Config{}))
+	h := guard(t, nethttp.Config{Gate: gate, Rules: rules(t,
+		core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.FailOpen})}).Handler(http.HandlerFunc(ok))
+	s.Stop()
+	defer s.Continue()
+	hurriedStatuses := func(n int) map[int]int {
+		statuses := make(map[int]int)
+		for range n {
+			r := get(h, func(r *http.Request) {
+				ctx, cancel := context.WithTimeout(r.Context(), 5*time.Millisecond)
+				t.Cleanup(cancel)
+				*r = *r.WithContext(ctx)
+			})
+			statuses[r.StatusCode]++
+		}
+		return statuses
+	}
+	// On a slow machine it becomes known meanwhile.
+	if statuses := hurriedStatuses(20); statuses[503] == 0 || statuses[200]+statuses[503] != 20 {
+		t.Errorf("before the outage is known: %v", statuses)
+	}
+	for known := false; !known; known = hurriedStatuses(1)[200] == 1 {
+		if r := get(h); r.StatusCode != http.StatusOK {
+			t.Fatalf("a patient request: %d", r.StatusCode)
+		}
+	}
+	if statuses := hurriedStatuses(100); statuses[200]+statuses[503] != 100 || statuses[200] < 90 { // the probe may be one of them
+		t.Errorf("%v", statuses)
+	}
+}
+
+// A denial that no wait lifts has a status that clients do not retry, and says which policy it is. A
+// quota that is spent for ever is still 429: what comes back depends on others.
+func TestDenialsThatNoWaitLifts(t *testing.T) {
+	const base = "https://iana.org/assignments/http-problem-types#"
+	log := core.SlidingLog{Windows: []core.Window{{Limit: 4, Width: time.Minute}, {Limit: 20, Width: time.Hour}}}
+	hour := core.PerHour(10)
+	type limits map[string]core.Algorithm
+	for _, c := range []struct {
+		name   string
+		own    limits // of the policies a and b
+		plan   limits
+		block  bool
+		cost   int64
+		status int // of Config
+		want   int
+		body   string // without the last members
+	}{
+		{"a plan that does not include it", limits{"a": hour}, limits{"a": core.DenyAll{}}, false, 1, 0, 403,
+			`{"type":"about:blank","title":"Forbidden","status":403,"detail":"The plan does not include policy \"a\".","violated-policies":["a"]}`},
+		{"a plan that would be paid for", limits{"a": hour}, limits{"a": core.DenyAll{}}, false, 1, 402, 402,
+			`{"type":"about:blank","title":"Payment Required","status":402,"detail":"The plan does not include policy \"a\".","violated-policies":["a"]}`},
+		{"several that the plan does not include", limits{"a": hour, "b": hour}, limits{"a": core.DenyAll{}, "b": core.DenyAll{}}, false, 1, 0, 403,
+			`{"type":"about:blank","title":"Forbidden","status":403,"detail":"The plan does not include policies \"a\", \"b\".","violated-policies":["a","b"]}`},
+		{"a policy that denies all", limits{"a": core.DenyAll{}}, nil, false, 1, 0, 403,
+			`{"type":"about:blank","title":"Forbidden","status":403,"detail":"No request is allowed by policy \"a\".","violated-policies":["a"]}`},
+		{"above the limit", limits{"a": hour}, nil, false, 11, 0, 413,
+			`{"type":"about:blank","title":"Request Entity Too Large","status":413,"detail":"The cost of the request exceeds the limit of policy \"a\".","violated-policies":["a"]}`},
+		{"above a shorter window", limits{"a": log}, nil, false, 5, 0, 413,
+			`{"type":"about:blank","title":"Request Entity Too Large","status":413,"detail":"The cost of the request exceeds the limit of policy \"a\".","violated-policies":["a"]}`},
+		{"above one, and another does not include it", limits{"a": hour, "b": hour}, limits{"b": core.DenyAll{}}, false, 11, 0, 403,
+			`{"type":"about:blank","title":"Forbidden","status":403,"detail":"The plan does not include policy \"b\". The cost of the request exceeds the limit of policy \"a\".","violated-policies":["a","b"]}`},
+		{"above one, and another is exhausted", limits{"a": hour, "b": core.PerHour(6)}, nil, false, 6, 0, 429, base + "quota-exceeded"},
+		{"spent for ever", limits{"a": core.TokenBucket{Burst: 10}}, nil, false, 6, 0, 429, base + "quota-exceeded"},
+		{"blocked, and above the limit", limits{"a": hour}, nil, true, 11, 0, 413,
+			`{"type":"about:blank","title":"Request Entity Too Large","status":413,"detail":"The cost of the request exceeds the limit of policy \"a\".",`},
+		{"blocked, and not included", limits{"a": core.DenyAll{}}, nil, true, 1, 0, 403,
+			`{"type":"about:blank","title":"Forbidden","status":403,"detail":"No request is allowed by policy \"a\".",`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, gate *core.Gate) {
+				cfg := nethttp.Config{Gate: gate, DenyAllStatus: c.status}
+				for _, name := range []string{"a", "b"} {
+					if c.own[name] != nil {
+						cfg.Rules = append(cfg.Rules, nethttp.Rule{
+							Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: c.own[name]}), Key: keyfunc.RemoteIP(),
+							Cost: func(*http.Request) int64 { return c.cost },
+						})
+					}
+				}
+				if c.plan != nil {
+					cfg.Plan = func(*http.Request) (core.Plan, error) { return plan{limits: c.plan}, nil }
+				}
+				if c.block {
+					cfg.Blocks = []nethttp.BlockRule{{
+						Policy: bans(t, core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}), Key: keyfunc.RemoteIP(), Denied: true,
+					}}
+				}
+				h := guard(t, cfg).Handler(http.HandlerFunc(ok))
+				get(h)
+				for i := range 3 { // this process remembers the last ones
+					r := get(h)
+					if got := body(t, r); r.StatusCode != c.want || !strings.Contains(got, c.body) {
+						t.Errorf("request %d: %d, %s", i, r.StatusCode, got)
+					}
+					wait := r.Header.Get("Retry-After")
+					if r.Header.Get("Cache-Control") != "no-store" || (wait == "") != !strings.Contains(c.name, "exhausted") {
+						t.Errorf("request %d: %v", i, r.Header)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A client that asks again for what its plan does not include is one that does not heed its limits.
+func TestDenialForEverIsAStrike(t *testing.T) {
+	g := counted(t, func(cfg *nethttp.Config) {
+		cfg.Rules = rules(t, core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}})
+		cfg.Rules[0].Skip = func(r *http.Request) bool { return r.URL.Path != "/export" }
+		cfg.Blocks = []nethttp.BlockRule{{
+			Policy: bans(t, core.Block{Strikes: 2, Within: time.Hour, For: time.Hour}), Key: keyfunc.RemoteIP(), Denied: true,
+		}}
+	})
+	h := g.Handler(http.HandlerFunc(ok))
+	for _, c := range []struct {
+		path   string
+		status int
+	}{{"/", 200}, {"/export", 403}, {"/", 200}, {"/export", 403}, {"/", 429}} {
+		answers(t, get(h, asking(c.path)), c.status)
+	}
 }

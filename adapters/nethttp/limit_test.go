@@ -111,23 +111,6 @@ func TestLimitPerPlan(t *testing.T) {
 	}
 }
 
-// A customer who changes the plan keeps what is spent.
-func TestChangedPlanKeepsTheCount(t *testing.T) {
-	limit := core.Algorithm(core.TokenBucket{Burst: 10})
-	g := perPlan(t, memory(t, newClock()), func(cfg *nethttp.Config) {
-		cfg.Plan = func(*http.Request) (core.Plan, error) { return limited(limit), nil }
-	})
-	h := g.Handler(http.HandlerFunc(ok))
-	for range 10 {
-		get(h, apiKey("k"))
-	}
-	answers(t, get(h, apiKey("k")), 429)
-	limit = core.TokenBucket{Burst: 12}
-	if r := get(h, apiKey("k")); r.Header.Get("RateLimit") != `"p";r=1` {
-		t.Errorf("RateLimit %s after the upgrade", r.Header.Get("RateLimit"))
-	}
-}
-
 func TestCapPerPlan(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
@@ -187,6 +170,9 @@ func TestPlanIsAskedOnceARequest(t *testing.T) {
 		rule := func(name string) nethttp.Rule {
 			return nethttp.Rule{Key: keyfunc.RemoteIP(), Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: core.PerHour(1)})}
 		}
+		costly, skipped := rule("a"), rule("skipped")
+		costly.Cost = func(*http.Request) int64 { return 2 }
+		skipped.Skip = func(*http.Request) bool { return true }
 		block := nethttp.BlockRule{
 			Key:    keyfunc.RemoteIP(),
 			Policy: policy(t, core.PolicyConfig{Name: "block", Algorithm: core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}}),
@@ -194,7 +180,7 @@ func TestPlanIsAskedOnceARequest(t *testing.T) {
 		}
 		all := keyfunc.Must(keyfunc.Static("all"))
 		g := guard(t, nethttp.Config{
-			Gate: gate, Blocks: []nethttp.BlockRule{block}, Rules: []nethttp.Rule{rule("a"), rule("b")}, MaxDelay: maxDelay,
+			Gate: gate, Blocks: []nethttp.BlockRule{block}, Rules: []nethttp.Rule{costly, rule("b"), skipped}, MaxDelay: maxDelay,
 			Slot: &nethttp.Slot{Semaphore: semaphore, Caps: []nethttp.Cap{
 				{Name: "outer", Key: keyfunc.RemoteIP(), Limit: 1}, {Name: "inner", Key: all, Limit: 1},
 			}},
@@ -225,7 +211,7 @@ func TestPlanIsAskedOnceARequest(t *testing.T) {
 		}
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		charges, err := g.Charges(r)
-		if err != nil || charges[1].Limit != charges[2].Limit || charges[1].Limit == nil || asked != 4 {
+		if err != nil || len(charges) != 3 || charges[1].Limit != charges[2].Limit || charges[1].Limit == nil || charges[1].Cost != 2 || asked != 4 {
 			t.Errorf("Charges: %v, %v", charges, err)
 		}
 		if caps, err := g.Caps(r); err != nil || caps[0].Limit != 15 || caps[1].Limit != 15 {
@@ -326,5 +312,79 @@ func TestPlanAllocatesNothing(t *testing.T) {
 		if n := allocs(func(*http.Request) (core.Plan, error) { return p, nil }); n > without {
 			t.Errorf("%s: %v allocations, and %v without a plan", name, n, without)
 		}
+	}
+}
+
+// forged returns a request that an operator makes up for a client.
+func forged(change ...func(*http.Request)) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for _, f := range change {
+		f(r)
+	}
+	return r
+}
+
+func TestLevelsFindTheHolders(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		g, s := chat(t, gate, func(cfg *nethttp.Config) {
+			cfg.Plan = func(*http.Request) (core.Plan, error) {
+				return plan{caps: map[string][3]int64{cfg.Slot.Caps[1].Name: {1}}}, nil
+			}
+			cfg.Slot.Skip = func(r *http.Request) bool { return r.Header.Get("X-User") == "root" }
+		})
+		o := newRunning(t, g)
+		o.enter(as("acme", "ann"))
+		caps, err := g.Caps(forged(as("acme", "ann")))
+		if err != nil || len(caps) != 2 || caps[0].Limit != 3 || caps[1].Limit != 1 {
+			t.Fatalf("%+v, %v", caps, err)
+		}
+		held, waiting, err := s.Holders(t.Context(), caps[0].Key)
+		if err != nil || len(held) != 1 || waiting != 0 {
+			t.Errorf("%+v, %d wait, %v", held, waiting, err)
+		}
+		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: caps}); !errors.Is(err, semaphore.ErrFull) {
+			t.Errorf("the caps are not those of the request: %v", err)
+		}
+		if caps, err := g.Caps(forged(as("acme", "root"))); caps != nil || err != nil {
+			t.Errorf("a skipped request has %+v, %v", caps, err)
+		}
+		o.leave()
+	})
+}
+
+func TestLevelsHaveShares(t *testing.T) {
+	g, _ := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
+		users := &cfg.Slot.Caps[1]
+		users.Limit, users.Share, users.Floor = 9, 2, 5 // above the limit of 2 that some requests have
+		cfg.Plan = func(r *http.Request) (core.Plan, error) {
+			user := r.Header.Get("X-User")
+			numbers := [3]int64{int64(len(user))}
+			switch user {
+			case "paying":
+				numbers = [3]int64{6, 30, 3}
+			case "negative":
+				numbers = [3]int64{8, 1, -1}
+			}
+			return plan{caps: map[string][3]int64{users.Name: numbers, cfg.Slot.Caps[0].Name: {0, 7, 7}}}, nil
+		}
+	})
+	for user, want := range map[string][2]int64{"paying": {30, 3}, "me": {2, 2}, "somebody": {2, 5}} {
+		caps, err := g.Caps(forged(as("acme", user)))
+		if err != nil || [2]int64{caps[1].Share, caps[1].Floor} != want || caps[0].Share+caps[0].Floor != 0 {
+			t.Errorf("%s: %+v, %v", user, caps, err)
+		}
+	}
+	answers(t, get(g.Handler(http.HandlerFunc(ok)), as("acme", "negative")), 500)
+}
+
+func TestChargesReportMissingKeys(t *testing.T) {
+	g, _ := chat(t, memory(t, newClock()))
+	r := forged()
+	if charges, err := g.Charges(r); charges != nil || !errors.Is(err, keyfunc.ErrNoKey) {
+		t.Errorf("%+v, %v", charges, err)
+	}
+	if caps, err := g.Caps(r); caps != nil || !errors.Is(err, keyfunc.ErrNoKey) {
+		t.Errorf("%+v, %v", caps, err)
 	}
 }

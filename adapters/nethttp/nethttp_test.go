@@ -250,38 +250,6 @@ func TestNoKey(t *testing.T) {
 	}
 }
 
-func TestRefuse(t *testing.T) {
-	all := rules(t, core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}})
-	own := served(t, nethttp.Config{Rules: all, Refuse: func(w http.ResponseWriter, _ *http.Request, a *nethttp.Admission) {
-		w.Header().Set("Ratelimit", "mine")
-		w.WriteHeader(418)
-		_, _ = io.WriteString(w, strings.Join(a.Violated(), ","))
-	}})
-	if r := get(own); r.StatusCode != 418 || body(t, r) != "p" || r.Header.Get("RateLimit") != "mine" {
-		t.Errorf("own refusal: %d %v", r.StatusCode, r.Header)
-	}
-	blank := served(t, nethttp.Config{Rules: all, Dialect: nethttp.Draft11{Refusal: nethttp.Refusal{ProblemBase: nethttp.AboutBlank}}})
-	if s := body(t, get(blank)); !strings.HasPrefix(s, `{"type":"about:blank","title":"Forbidden"`) {
-		t.Errorf("about:blank: %s", s)
-	}
-	head := get(blank, func(r *http.Request) { r.Method = http.MethodHead })
-	if s := body(t, head); s != "" || head.StatusCode != 403 || head.Header.Get("Content-Length") == "0" {
-		t.Errorf("HEAD: %d %q %v", head.StatusCode, s, head.Header)
-	}
-}
-
-func TestHandlerSeesTheDecision(t *testing.T) {
-	limit := core.Must(nethttp.Limit(memory(t, newClock()), "hello", core.PerMinute(5), keyfunc.RemoteIP()))
-	get(limit.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if d := nethttp.AdmissionFromContext(r.Context()).Decision(); !d.Allowed || d.At(0).Remaining != 4 {
-			t.Errorf("decision %+v", d)
-		}
-	})))
-	if a := nethttp.AdmissionFromContext(context.Background()); a != nil || a.Decision().Len() != 0 {
-		t.Error("a decision in a context without one")
-	}
-}
-
 func TestNewGuardFaults(t *testing.T) {
 	p := policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)})
 	gate := memory(t, newClock())
@@ -341,35 +309,6 @@ func TestNewGuardFaults(t *testing.T) {
 	}
 	if _, err := nethttp.Limit(gate, "hello", core.TokenBucket{}, keyfunc.RemoteIP()); err == nil || !strings.Contains(err.Error(), "TokenBucket.Burst is 0") {
 		t.Errorf("Limit: %v", err)
-	}
-}
-
-// panicText returns the text of the panic of f, or "".
-func panicText(f func()) (text string) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case error:
-			text = p.Error()
-		default:
-			text = "not an error"
-		}
-	}()
-	f()
-	return ""
-}
-
-// A Guard that NewGuard did not make is reported when the handler is built, not at a request.
-func TestInvalidGuardPanicsAtConstruction(t *testing.T) {
-	const guard, replay = "nethttp: the Guard is nil or zero: NewGuard, Limit, Concurrency, Queue or Quotas must make it",
-		"nethttp: the Replay is nil or zero: NewReplay must make it"
-	for g, want := range map[nethttp.Admitter]string{
-		(*nethttp.Guard)(nil): guard, new(nethttp.Guard): guard,
-		(*nethttp.Replay)(nil): replay, new(nethttp.Replay): replay,
-	} {
-		if got := panicText(func() { g.Handler(http.HandlerFunc(ok)) }); got != want {
-			t.Errorf("%T: panic %q, want %q", g, got, want)
-		}
 	}
 }
 
@@ -469,26 +408,6 @@ func TestWithContext(t *testing.T) {
 	<-child.Done()
 	if first.Err() == nil || second.Err() == nil {
 		t.Error("a context outlives its parent")
-	}
-}
-
-// The request outside the guard has the pattern that the mux inside sets, also if the handler
-// panics.
-func TestPatternPassesThroughAPanic(t *testing.T) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /panic/{id}", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	limit := core.Must(nethttp.Limit(memory(t, newClock()), "hello", core.PerMinute(5), keyfunc.RemoteIP()))
-	r := httptest.NewRequest(http.MethodGet, "/panic/7", nil)
-	func() {
-		defer func() {
-			if p := recover(); p != http.ErrAbortHandler {
-				t.Errorf("panic %v", p)
-			}
-		}()
-		limit.Handler(mux).ServeHTTP(httptest.NewRecorder(), r)
-	}()
-	if r.Pattern != "GET /panic/{id}" {
-		t.Errorf("pattern %q", r.Pattern)
 	}
 }
 

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +16,9 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/plans"
 )
 
 // counted is a guard of 10 requests that never refill.
@@ -30,28 +32,6 @@ func counted(t *testing.T, change ...func(*nethttp.Config)) *nethttp.Guard {
 		f(&cfg)
 	}
 	return guard(t, cfg)
-}
-
-func TestSkipIsASwitch(t *testing.T) {
-	var off atomic.Bool
-	seen := 0
-	g := counted(t, func(cfg *nethttp.Config) {
-		cfg.Skip = func(*http.Request) bool { return off.Load() }
-		cfg.Observe = observed(func(*nethttp.Admission) { seen++ })
-	})
-	h := g.Handler(http.HandlerFunc(ok))
-	for _, c := range []struct {
-		off  bool
-		want string
-	}{{false, `"p";r=9`}, {true, ""}, {false, `"p";r=8`}} {
-		off.Store(c.off)
-		if r := get(h); r.StatusCode != 200 || r.Header.Get("RateLimit") != c.want {
-			t.Errorf("off %v: %d, %v", c.off, r.StatusCode, r.Header)
-		}
-	}
-	if seen != 2 {
-		t.Errorf("%d observed", seen)
-	}
 }
 
 // adapters_test.TestConformance skips a preflight.
@@ -128,6 +108,8 @@ func TestRefusalForms(t *testing.T) {
 			"No request is allowed by policy \"p\".\n"},
 		{"plain, no key", nethttp.Draft11{Refusal: nethttp.Refusal{PlainText: true}}, core.DenyAll{}, noKey, 400, "text/plain; charset=utf-8",
 			"The request lacks the key of its rate limit.\n"},
+		{"about:blank", nethttp.Draft11{Refusal: nethttp.Refusal{ProblemBase: nethttp.AboutBlank}}, core.DenyAll{}, keyfunc.RemoteIP(), 403, "application/problem+json",
+			`{"type":"about:blank","title":"Forbidden","status":403,"detail":"No request is allowed by policy \"p\".","violated-policies":["p"]}` + "\n"},
 		{"a Dialect of its own", own{}, core.DenyAll{}, keyfunc.RemoteIP(), 403, "text/x-own",
 			"Forbidden: No request is allowed by policy \"p\".\n"},
 		{"a Dialect of its own, a failing key", own{}, core.DenyAll{}, func(*http.Request) (string, error) { return "", io.ErrUnexpectedEOF }, 500, "text/x-own",
@@ -142,6 +124,10 @@ func TestRefusalForms(t *testing.T) {
 			r := get(g.Handler(http.HandlerFunc(ok)))
 			if got := body(t, r); r.StatusCode != c.status || got != c.body || r.Header.Get("Content-Type") != c.kind {
 				t.Errorf("%d, %s: %s", r.StatusCode, r.Header.Get("Content-Type"), got)
+			}
+			head := get(g.Handler(http.HandlerFunc(ok)), func(r *http.Request) { r.Method = http.MethodHead })
+			if s := body(t, head); c.name == "about:blank" && (s != "" || head.StatusCode != 403 || head.Header.Get("Content-Length") == "0") {
+				t.Errorf("HEAD: %d %q %v", head.StatusCode, s, head.Header)
 			}
 		})
 	}
@@ -191,8 +177,8 @@ func TestMaxDelay(t *testing.T) {
 		time.Sleep(time.Minute)
 		key := core.Must(core.NewKey("192.0.2.1"))
 		held := gatetest.Must(s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}}))(t)
-		if r := get(h); r.StatusCode != 429 || !strings.Contains(body(t, r), "concurrent") {
-			t.Errorf("status %d", r.StatusCode)
+		if r := get(h); r.StatusCode != 429 || !strings.Contains(body(t, r), "concurrent") || r.Header.Get("RateLimit") != `"p";r=1` {
+			t.Errorf("status %d, RateLimit %s", r.StatusCode, r.Header.Get("RateLimit"))
 		}
 		gatetest.Worked(t, held.Release(t.Context()))
 		start = time.Now()
@@ -202,11 +188,13 @@ func TestMaxDelay(t *testing.T) {
 	})
 }
 
-// Observe is given an event with the request and the outcome, in the request's context.
+// Observe is given an event with the request and the outcome, in the request's context. It is told of no
+// request that the Guard skips.
 func TestObserveReceivesAdmissionEvents(t *testing.T) {
 	var events []string
 	g := counted(t, func(cfg *nethttp.Config) {
 		cfg.Rules[0].Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Burst: 1}})
+		cfg.Skip = func(r *http.Request) bool { return r.Method == http.MethodTrace }
 		cfg.Observe = func(ctx context.Context, e core.Event) {
 			a := e.(*nethttp.AdmissionEvent)
 			if a.Request.Context() != ctx {
@@ -215,10 +203,143 @@ func TestObserveReceivesAdmissionEvents(t *testing.T) {
 			events = append(events, fmt.Sprint(e.EventName(), " ", a.Admission.Status()))
 		}
 	})
+	skipped := func(r *http.Request) { r.Method = http.MethodTrace }
 	for range 2 {
 		get(g.Handler(http.HandlerFunc(ok)))
+		get(g.Handler(http.HandlerFunc(ok)), skipped)
 	}
 	if !slices.Equal(events, []string{"admit 0", "admit 429"}) {
 		t.Errorf("%q", events)
+	}
+}
+
+func tenantOf(r *http.Request) (string, error) {
+	if name := r.Header.Get("Tenant"); name != "" {
+		return name, nil
+	}
+	return "", keyfunc.ErrNoKey
+}
+
+// askAs returns the response to a request of a tenant for a route.
+func askAs(h http.Handler, name, route string) *httptest.ResponseRecorder {
+	r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
+	r.Header.Set("Tenant", name)
+	r.Pattern = route
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// With Concurrency the request above the cap is refused, and with Queue it waits for a slot.
+func TestConcurrencyInOneLine(t *testing.T) {
+	for name, c := range map[string]struct {
+		maxWait time.Duration
+		want    int
+	}{"at once": {0, http.StatusTooManyRequests}, "queue": {time.Minute, http.StatusOK}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gate := core.Must(core.NewMemory(core.Config{}))
+				defer func() { _ = gate.Close(context.Background()) }()
+				guard, err := nethttp.Queue(gate, "streams", 1, tenantOf, c.maxWait)
+				if c.maxWait == 0 {
+					guard, err = nethttp.Concurrency(gate, "streams", 1, tenantOf)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				h := guard.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					if r.Pattern == "/slow" {
+						time.Sleep(time.Second) // in the bubble's clock
+					}
+				}))
+				go askAs(h, "a", "/slow")
+				synctest.Wait()
+				if w := askAs(h, "b", "/"); w.Code != http.StatusOK {
+					t.Errorf("another key: %d", w.Code)
+				}
+				if w := askAs(h, "a", "/"); w.Code != c.want {
+					t.Errorf("the same key: %d, want %d", w.Code, c.want)
+				}
+			})
+		})
+	}
+}
+
+// Quotas makes a rule of each limit of the plans and a cap of each cap, by routes.
+func TestQuotasOfPlans(t *testing.T) {
+	t.Parallel()
+	set, err := plans.ParseSet([]byte(`
+default: free
+plans:
+  free:
+    limits: {month: {limit: 3, calendar: month, in: UTC}, reports: {limit: 1, calendar: month, in: UTC}}
+    caps: {streams: 1}
+  pro: {limits: {month: unlimited, reports: deny}, caps: {streams: 2}}
+routes: {reports: [/reports]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		gate := gatetest.Redis(t, s.Client(t), core.Config{Prefix: s.Prefix})
+		book := core.Must(plans.New(plans.Config{Set: set, Resolve: func(_ context.Context, tenant string) (string, error) {
+			return map[string]string{"acme": "pro"}[tenant], nil
+		}}))
+		defer book.Close()
+		guard := gatetest.Must(nethttp.Quotas(gate, book, tenantOf))(t)
+		second := guard.Handler(http.NotFoundHandler())
+		h := guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Pattern == "/nested" {
+				second.ServeHTTP(w, r)
+			}
+		}))
+		for i, c := range []struct {
+			tenant, route string
+			status        int
+			policies      string
+		}{
+			{"umbrella", "GET /reports", 200, `"month", "reports", "streams"`},
+			{"umbrella", "GET /reports", 429, `"month", "reports", "streams"`},
+			{"umbrella", "/", 200, `"month", "streams"`},
+			{"umbrella", "/", 200, `"month", "streams"`},
+			{"umbrella", "/", 429, `"month", "streams"`},
+			{"acme", "/", 200, `"streams"`},
+			{"acme", "/reports", 403, `"reports", "streams"`},
+			{"", "/", 400, ""},
+		} {
+			w := askAs(h, c.tenant, c.route)
+			var names []string
+			for _, member := range strings.Split(w.Header().Get("RateLimit-Policy"), ", ") {
+				name, _, _ := strings.Cut(member, ";")
+				names = append(names, name)
+			}
+			if got := strings.Join(names, ", "); w.Code != c.status || got != c.policies {
+				t.Errorf("request %d of %s for %s: %d with %s, want %d with %s", i, c.tenant, c.route, w.Code, got, c.status, c.policies)
+			}
+		}
+		for tenant, status := range map[string]int{"initech": http.StatusTooManyRequests, "acme": http.StatusNotFound} {
+			if w := askAs(h, tenant, "/nested"); w.Code != status {
+				t.Errorf("a second request of %s at a time: %d, want %d", tenant, w.Code, status)
+			}
+		}
+	})
+}
+
+// A fault is told with the name of the constructor.
+func TestShortConstructorsTellFaults(t *testing.T) {
+	t.Parallel()
+	gate := core.Must(core.NewMemory(core.Config{}))
+	lacking := core.Must(plans.NewSet(plans.SetConfig{Default: "a", Plans: map[string]plans.Plan{
+		"a": {}, "b": {Limits: map[string]core.Algorithm{"x": core.DenyAll{}}},
+	}}))
+	for want, make := range map[string]func() (*nethttp.Guard, error){
+		"nethttp: Concurrency: ":                        func() (*nethttp.Guard, error) { return nethttp.Concurrency(gate, "a b", 1, tenantOf) },
+		"nethttp: Concurrency: nethttp: Config.Slot.Ma": func() (*nethttp.Guard, error) { return nethttp.Queue(gate, "a", 1, tenantOf, -1) },
+		"nethttp: Quotas: plans: plans.a.limits": func() (*nethttp.Guard, error) {
+			return nethttp.Quotas(gate, core.Must(plans.New(plans.Config{Set: lacking})), tenantOf)
+		},
+	} {
+		if _, err := make(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }

@@ -3,7 +3,7 @@ package nethttp_test
 import (
 	"context"
 	"fmt"
-	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/once"
-	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 )
@@ -51,7 +53,7 @@ func TestReplay(t *testing.T) {
 	all := guard(t, nethttp.Config{
 		Gate: gate,
 		Rules: []nethttp.Rule{{
-			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.FixedWindow{Limit: 6, Window: 24 * time.Hour}}), Key: keyfunc.RemoteIP(),
+			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.FixedWindow{Limit: 7, Window: 24 * time.Hour}}), Key: keyfunc.RemoteIP(),
 		}},
 	})
 	h := replay(t, all, nethttp.ReplayConfig{Once: newOnce(t, gate), ID: byID, HandledStatus: 409}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,6 +62,9 @@ func TestReplay(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 		w.WriteHeader(status)
+		if calls == 3 {
+			nethttp.AdmissionFromContext(r.Context()).Fail()
+		}
 	}))
 	try := func(want int, change ...func(*http.Request)) *http.Response {
 		t.Helper()
@@ -75,6 +80,7 @@ func TestReplay(t *testing.T) {
 		get(h, withID("a"), func(r *http.Request) { r.Header.Set("Panic", "1") })
 	}()
 	status = http.StatusCreated
+	try(201, withID("a")) // which has failed, as the handler says
 	try(201, withID("a"))
 	r := try(409, withID("a"))
 	if text := body(t, r); !strings.Contains(text, "was handled before") || r.Header.Get("Retry-After") != "" || r.Header.Get("Cache-Control") != "no-store" {
@@ -83,44 +89,8 @@ func TestReplay(t *testing.T) {
 	try(201, withID("b"))
 	try(400) // no id, which counts under the rules too
 	try(429, withID("c"))
-	if calls != 4 {
+	if calls != 5 {
 		t.Errorf("the handler ran %d times", calls)
-	}
-}
-
-func TestReplayOptions(t *testing.T) {
-	gate := memory(t, newClock())
-	running, leave := make(chan struct{}), make(chan int)
-	h := replay(t, nil, nethttp.ReplayConfig{
-		Once: newOnce(t, gate), ID: byID, NoID: nethttp.NoKeySkip, MaxWait: time.Minute, HandledStatus: http.StatusOK,
-		Succeeded: func(_ *http.Request, status int) bool { return status == http.StatusTeapot },
-	}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Idempotency-Key") != "" {
-			running <- struct{}{}
-			w.WriteHeader(<-leave)
-		}
-	}))
-	for range 2 {
-		if r := get(h); r.StatusCode != http.StatusOK {
-			t.Errorf("without an id: %d", r.StatusCode)
-		}
-	}
-	answers := make(chan *http.Response)
-	for range 2 {
-		go func() { answers <- get(h, withID("a")) }()
-	}
-	<-running
-	leave <- http.StatusOK // which is a failure here, so that the other goes on
-	if r := <-answers; r.StatusCode != http.StatusOK {
-		t.Errorf("the first: %d", r.StatusCode)
-	}
-	<-running
-	leave <- http.StatusTeapot
-	if r := <-answers; r.StatusCode != http.StatusTeapot {
-		t.Errorf("the second: %d", r.StatusCode)
-	}
-	if r := get(h, withID("a")); r.StatusCode != http.StatusOK || body(t, r) != "" {
-		t.Errorf("the third: %d", r.StatusCode)
 	}
 }
 
@@ -142,91 +112,19 @@ func TestReplayOfRunningRequest(t *testing.T) {
 	}
 }
 
-// A handler that panics after its response, one that leaves because its context has ended, and one that
-// says so, have failed. A refused request keeps what it has spent.
-func TestReplayOfFailedHandler(t *testing.T) {
-	gate := memory(t, newClock())
-	calls, leave := 0, func() {}
-	all := guard(t, nethttp.Config{
-		Gate: gate,
-		Rules: []nethttp.Rule{{
-			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.FixedWindow{Limit: 10, Window: 24 * time.Hour}}), Key: keyfunc.RemoteIP(),
-			Settle: nethttp.CountOnly(http.StatusOK),
-		}},
-	})
-	h := replay(t, all, nethttp.ReplayConfig{Once: newOnce(t, gate), ID: byID, HandledStatus: 409}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch calls++; calls {
-		case 1:
-			w.WriteHeader(http.StatusOK)
-			panic(http.ErrAbortHandler)
-		case 2: // its client leaves
-			leave()
-		case 3:
-			w.WriteHeader(http.StatusOK)
-			nethttp.AdmissionFromContext(r.Context()).Fail()
-		}
-	}))
-	func() {
-		defer func() { _ = recover() }()
-		get(h, withID("a"))
-	}()
-	get(h, withID("a"), func(r *http.Request) {
-		ctx, cancel := context.WithCancel(r.Context())
-		leave = cancel
-		*r = *r.WithContext(ctx)
-	})
-	for i, want := range []int{200, 200, 409, 409} {
-		r := get(h, withID("a"))
-		if r.StatusCode != want {
-			t.Errorf("request %d: %d, want %d", i, r.StatusCode, want)
-		}
-	}
-	if r := get(h, withID("b")); calls != 5 || !strings.HasPrefix(r.Header.Get("RateLimit"), `"all";r=3;`) {
-		t.Errorf("the handler ran %d times, %s", calls, r.Header.Get("RateLimit"))
-	}
-}
-
-// An ID of a Replay that panics leaves no slot taken, and a request that the Guard skips is handled
-// once too, unless the Replay skips it.
-func TestReplayBesideOthers(t *testing.T) {
-	gate := memory(t, newClock())
-	slots, err := semaphore.New(gate, semaphore.Config{Name: "slots"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	one := guard(t, nethttp.Config{
-		Skip: func(r *http.Request) bool { return r.Header.Get("Friend") != "" },
-		Slot: &nethttp.Slot{Semaphore: slots, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}},
-	})
-	h := replay(t, one, nethttp.ReplayConfig{
-		Once: newOnce(t, gate), HandledStatus: 409,
-		ID: func(r *http.Request) (string, error) {
-			if r.Header.Get("Idempotency-Key") == "" {
-				panic(http.ErrAbortHandler)
-			}
-			return byID(r)
-		},
+// A request that the Guard skips is handled once too, unless the Replay skips it.
+func TestReplayOfSkippedRequests(t *testing.T) {
+	h := replay(t, counted(t, func(cfg *nethttp.Config) {
+		cfg.Skip = func(*http.Request) bool { return true }
+	}), nethttp.ReplayConfig{
+		Once: newOnce(t, memory(t, newClock())), ID: byID, HandledStatus: 409,
 		Skip: func(r *http.Request) bool { return r.Method == http.MethodHead },
 	}).Handler(http.HandlerFunc(ok))
-	func() {
-		defer func() { _ = recover() }()
-		get(h)
-	}()
-	friend := func(r *http.Request) { r.Header.Set("Friend", "1") }
-	for i, want := range []int{200, 409} {
-		if r := get(h, withID("a"), friend); r.StatusCode != want {
-			t.Errorf("a friend's request %d: %d, want %d", i, r.StatusCode, want)
-		}
-	}
-	for range 2 {
-		if r := get(h, withID("a"), friend, func(r *http.Request) { r.Method = http.MethodHead }); r.StatusCode != 200 {
-			t.Errorf("a HEAD: %d", r.StatusCode)
-		}
-	}
-	for i, want := range []int{200, 409, 409} {
-		if r := get(h, withID("b")); r.StatusCode != want {
-			t.Errorf("request %d: %d, want %d", i, r.StatusCode, want)
-		}
+	for _, c := range []struct {
+		method string
+		status int
+	}{{"POST", 200}, {"POST", 409}, {"HEAD", 200}, {"HEAD", 200}} {
+		answers(t, get(h, withID("a"), func(r *http.Request) { r.Method = c.method }), c.status)
 	}
 }
 
@@ -246,78 +144,6 @@ func TestReplayFaults(t *testing.T) {
 	h := replay(t, nil, nethttp.ReplayConfig{Once: o, ID: byID}).Handler(http.HandlerFunc(ok))
 	if r := get(h, withID("a")); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "1" {
 		t.Errorf("without Redis: %d, %v", r.StatusCode, r.Header)
-	}
-}
-
-// Two replicas get each id ten times at once. Each id is handled once, although one in ten fails at
-// first.
-func TestReplayOverReplicas(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	const ids = 1000
-	var handled, tried [ids]atomic.Int64
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var i int
-		if _, err := fmt.Sscan(r.Header.Get("Idempotency-Key"), &i); err != nil {
-			t.Error(err)
-		}
-		if tried[i].Add(1) == 1 && i%10 == 0 {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		handled[i].Add(1)
-	})
-	var replicas []*httptest.Server
-	for range 2 {
-		gate, err := core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = gate.Close(t.Context()) })
-		server := httptest.NewServer(replay(t, nil, nethttp.ReplayConfig{
-			Once: newOnce(t, gate), ID: byID, MaxWait: time.Minute, HandledStatus: 409,
-		}).Handler(handler))
-		t.Cleanup(server.Close)
-		replicas = append(replicas, server)
-	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 50}}
-	t.Cleanup(client.CloseIdleConnections)
-	statuses := make(map[int]int)
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 50)
-	for i := range ids {
-		for n := range 10 {
-			slots <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-slots }()
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, replicas[n%2].URL, nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				r.Header.Set("Idempotency-Key", fmt.Sprint(i))
-				answer, err := client.Do(r)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				_, _ = io.Copy(io.Discard, answer.Body)
-				_ = answer.Body.Close()
-				mu.Lock()
-				statuses[answer.StatusCode]++
-				mu.Unlock()
-			})
-		}
-	}
-	wg.Wait()
-	for i := range ids {
-		if n := handled[i].Load(); n != 1 {
-			t.Errorf("id %d was handled %d times", i, n)
-		}
-	}
-	if statuses[200] != ids || statuses[502] != ids/10 || statuses[409] != 9*ids-ids/10 {
-		t.Errorf("statuses %v", statuses)
 	}
 }
 
@@ -362,3 +188,84 @@ func TestReplayTellsRoutesApart(t *testing.T) {
 		}
 	}
 }
+
+// The handler of an id runs once, at whatever moment Redis refuses for a second: before the request,
+// beside it, or when its handler has returned.
+func TestReplayWhileRedisRefuses(t *testing.T) {
+	t.Parallel()
+	ids, rounds := 20, 1
+	if gatetest.Long() {
+		ids, rounds = 50, 7
+	}
+	for name, change := range map[string][2]string{
+		"a right for scripts is revoked": {"-evalsha -eval", "+evalsha +eval"},
+		"a right in scripts is revoked":  {"-set", "+set"},
+		"the password is rotated":        {"<secret >other", "<other >secret"},
+		"the user is off":                {"off", "on"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			admin := s.Client(t)
+			alter := func(rules string) error {
+				args := []any{"ACL", "SETUSER", "app"}
+				for _, rule := range strings.Fields(rules) {
+					args = append(args, rule)
+				}
+				if err := admin.Do(context.Background(), args...).Err(); err != nil {
+					return err
+				}
+				return admin.Do(context.Background(), "CLIENT", "KILL", "USER", "app").Err()
+			}
+			if err := alter("on >secret ~* &* +@all"); err != nil {
+				t.Fatal(err)
+			}
+			client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" })
+			gate := gatetest.Redis(t, client, core.Config{Timeout: gatetest.BusyTimeout})
+			var ran sync.Map
+			h := replay(t, nil, nethttp.ReplayConfig{Once: newOnce(t, gate), ID: byID, HandledStatus: 409}).
+				Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					n, _ := ran.LoadOrStore(r.Header.Get("Idempotency-Key"), new(atomic.Int64))
+					n.(*atomic.Int64).Add(1)
+					pass(rand.N(300 * time.Millisecond)) // it pays
+				}))
+			for round := range rounds {
+				var clients sync.WaitGroup
+				for i := range ids {
+					clients.Go(func() {
+						id := fmt.Sprint(round, "-", i)
+						pass(rand.N(1400 * time.Millisecond))
+						for begun := time.Now(); ; pass(100 * time.Millisecond) {
+							r := get(h, withID(id))
+							if r.StatusCode == http.StatusConflict && r.Header.Get("Retry-After") == "" {
+								return // it was handled
+							}
+							if time.Since(begun) > gatetest.LongTimeout {
+								t.Errorf("%s: status %d at last", id, r.StatusCode)
+								return
+							}
+						}
+					})
+				}
+				pass(200 * time.Millisecond)
+				if err := alter(change[0]); err != nil {
+					t.Error(err)
+				}
+				pass(time.Second)
+				if err := alter(change[1]); err != nil {
+					t.Error(err)
+				}
+				clients.Wait()
+			}
+			ran.Range(func(id, n any) bool {
+				if n := n.(*atomic.Int64).Load(); n != 1 {
+					t.Errorf("the handler of %v ran %d times", id, n)
+				}
+				return true
+			})
+		})
+	}
+}
+
+// pass lets time pass.
+func pass(d time.Duration) { <-time.After(d) }

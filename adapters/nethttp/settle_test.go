@@ -49,35 +49,6 @@ func remaining(g *nethttp.Guard, outer ...func(http.Handler) http.Handler) strin
 	return strings.Join(all, " ")
 }
 
-// adapters_test.TestStatusIsTheClients plays every other end of a handler.
-func TestSettle(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name    string
-		handler http.HandlerFunc
-		want    string // what is left of 100, 20 and 20
-	}{
-		{"writes a body", ok, "99 20 18"},
-		{"401", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, "99 18 18"},
-		{"502", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, "99 20 20"},
-		{"early hints and then an error", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(500) }, "99 20 20"},
-		{"panics", func(http.ResponseWriter, *http.Request) { panic("mine") }, "99 20 20"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			eachGate(t, func(t *testing.T, gate *core.Gate) {
-				g := settled(t, gate)
-				func() {
-					defer func() { _ = recover() }()
-					get(g.Handler(c.handler))
-				}()
-				if got := remaining(g); got != c.want {
-					t.Errorf("%s remain, want %s", got, c.want)
-				}
-			})
-		})
-	}
-}
-
 // A flush that no ResponseWriter below can do begins no response, through an inner Guard too: the
 // handler may still fail.
 func TestFlushThatNothingSupports(t *testing.T) {
@@ -171,6 +142,10 @@ func TestSettleSeesWhatIsSent(t *testing.T) {
 				http.Error(w, "bad gateway", http.StatusBadGateway)
 			}
 		}, 502},
+		"early hints and then an error": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(500)
+		}, 500},
 		"switched": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(101) }, 101},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,34 +162,4 @@ func TestSettleSeesWhatIsSent(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Clients whose requests do not count are never refused, however requests and refunds overlap.
-func TestCountOnlyNeverLocksOut(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, gate *core.Gate) {
-		for _, limit := range []struct {
-			algorithm core.Algorithm
-			clients   int
-		}{{core.PerHour(20), 12}, {core.PerHour(5), 3}, {core.PerMinute(70), 12}} {
-			name := "p" + strconv.Itoa(limit.clients)
-			g := guard(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
-				Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: limit.algorithm}), Key: keyfunc.Must(keyfunc.Static("all")),
-				Settle: nethttp.CountOnly(401, 403),
-			}}})
-			h := g.Handler(http.HandlerFunc(ok))
-			var all sync.WaitGroup
-			for range limit.clients {
-				all.Go(func() {
-					for range 100 {
-						if r := get(h); r.StatusCode != http.StatusOK {
-							t.Errorf("%+v: %d", limit.algorithm, r.StatusCode)
-							return
-						}
-					}
-				})
-			}
-			all.Wait()
-		}
-	})
 }

@@ -429,24 +429,6 @@ func TestPanicsOfHooksSpendNothing(t *testing.T) {
 	}
 }
 
-// The headers of a delayed request that finds no slot state what is left without it.
-func TestConcurrencyAfterDelay(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, gate *core.Gate) {
-		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
-			cfg.MaxDelay = time.Second
-			cfg.Slot.Caps[1].Limit = 1
-		})
-		o := newRunning(t, g)
-		o.enter(as("acme", "ann"))
-		r := o.refused(as("acme", "ann"))
-		if got := r.Header.Get("RateLimit"); r.StatusCode != 429 || got != `"requests";r=9` || !strings.Contains(body(t, r), `["streams"]`) {
-			t.Errorf("status %d, RateLimit %s", r.StatusCode, got)
-		}
-		o.leave()
-	})
-}
-
 // A running request reports its method, its route and whose rules it counts under, and no secret.
 func TestHoldersAreDescribed(t *testing.T) {
 	t.Parallel()
