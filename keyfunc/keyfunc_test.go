@@ -149,12 +149,6 @@ func TestMustPanicsWithConstructorsError(t *testing.T) {
 	keyfunc.Must(keyfunc.Static(""))
 }
 
-func TestSentinelsAreDistinct(t *testing.T) {
-	if errors.Is(keyfunc.ErrAmbiguous, keyfunc.ErrNoKey) || errors.Is(keyfunc.ErrNoKey, keyfunc.ErrAmbiguous) {
-		t.Error("ErrAmbiguous and ErrNoKey match each other")
-	}
-}
-
 // row is a request, and the key or one of the constants above that a Func derives from it.
 type row struct {
 	name   string

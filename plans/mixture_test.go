@@ -235,35 +235,3 @@ func TestPlanAllocatesNothing(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkPlan asks for the plan of one tenant, and of one of many, on one CPU and on all.
-func BenchmarkPlan(b *testing.B) {
-	for _, tenants := range []int{1, 100_000} {
-		book := newBook(b, plans.Config{MaxTenants: 2 * tenants})
-		names := make([]string, tenants)
-		for i := range names {
-			names[i] = "tenant-" + strconv.Itoa(i)
-			gatetest.Must(book.For(b.Context(), names[i]))(b)
-		}
-		ask := func(i int) {
-			plan, err := book.For(b.Context(), names[i%tenants])
-			if err != nil || plan.Algorithm("api") == nil {
-				b.Fatal(plan, err)
-			}
-		}
-		b.Run(strconv.Itoa(tenants), func(b *testing.B) {
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				ask(i * 7919)
-			}
-		})
-		b.Run(strconv.Itoa(tenants)+"-parallel", func(b *testing.B) {
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for i := 0; pb.Next(); i++ {
-					ask(i * 7919)
-				}
-			})
-		})
-	}
-}
