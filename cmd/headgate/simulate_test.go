@@ -1,9 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -28,20 +28,6 @@ plans:
     limits:
       api: unlimited
 `
-
-// accessLog writes a log of that many lines in the Combined Log Format, twenty a second.
-func accessLog(t *testing.T, lines int) string {
-	t.Helper()
-	var text strings.Builder
-	start := time.Date(2026, time.November, 24, 6, 0, 0, 0, time.UTC)
-	for i := range lines {
-		at := start.Add(time.Duration(i/20) * time.Second).Format("02/Jan/2006:15:04:05 -0700")
-		fmt.Fprintf(&text, "10.0.0.%d - - [%s] \"GET /api/v1/items/%d?x=1 HTTP/1.1\" 200 90000 \"https://example.com/\" "+
-			"\"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36\"\n",
-			i%7, at, i%1000)
-	}
-	return write(t, "access.log", text.String())
-}
 
 // simulatedAnswer is the answer of simulate, as a script reads it.
 type simulatedAnswer struct {
@@ -153,15 +139,45 @@ func TestSimulateFromStandardInput(t *testing.T) {
 // A person sees how far it is, and nothing of that is left.
 func TestSimulateDrawsProgress(t *testing.T) {
 	t.Parallel()
-	log := accessLog(t, 300_000)
-	plan := write(t, "plans.yaml", simulatedPlans)
-	terminal := gatetest.Must(pty.Start(process(t.Context(), "simulate", log, "--plan", plan)))(t)
+	terminal, tty, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer func() { _ = terminal.Close() }()
-	text, _ := io.ReadAll(terminal) // until the other side is closed
-	before, after, cleared := strings.Cut(string(text), "300,000 requests from")
-	if !cleared || !strings.Contains(before, "% ") || !strings.Contains(before, " requests, ") ||
-		!strings.HasSuffix(before, "\r\x1b[K") || strings.Contains(after, "\x1b") {
-		t.Errorf("%q", text)
+	cmd := process(t.Context(), "simulate", "-", "--plan", write(t, "plans.yaml", simulatedPlans))
+	cmd.Stdout, cmd.Stderr = tty, tty
+	log := gatetest.Must(cmd.StdinPipe())(t)
+	gatetest.NoError(t, cmd.Start())
+	_ = tty.Close()
+	drawn := make(chan struct{})
+	go func() { // the log does not end before something is drawn
+		defer func() { _ = log.Close() }()
+		lines := strings.Repeat(`192.0.2.1 - - [24/Nov/2026:06:00:00 +0100] "GET /a HTTP/1.1" 200 1`+"\n", 1000)
+		for {
+			select {
+			case <-drawn:
+				return
+			default:
+				_, _ = io.WriteString(log, lines)
+			}
+		}
+	}()
+	screen := bufio.NewReader(terminal)
+	first := gatetest.Must(screen.ReadString('d'))(t)
+	close(drawn)
+	rest, _ := io.ReadAll(screen) // until the other side is closed
+	gatetest.NoError(t, cmd.Wait())
+	before, after, _ := strings.Cut(first+string(rest), " requests from ")
+	if !strings.HasPrefix(first, "\r\x1b[K") || !strings.HasSuffix(first, " a second") ||
+		!strings.HasSuffix(strings.TrimRight(before, "0123456789,"), "\r\x1b[K") || after == "" || strings.Contains(after, "\x1b") {
+		t.Errorf("%q, %q", first, rest)
+	}
+	var bar strings.Builder
+	p := &progress{out: &bar, total: 200, requests: 1024}
+	p.read.Store(100)
+	p.draw(time.Second)
+	if want := "\r\x1b[K[###############...............]  50 %  1,024 requests, 1,024 a second"; bar.String() != want {
+		t.Errorf("%q, want %q", bar.String(), want)
 	}
 }
 

@@ -258,19 +258,3 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("%d bytes after 104,000 requests, %d after 20,000 more", after[0], after[1])
 	}
 }
-
-func BenchmarkDecide(b *testing.B) {
-	r := core.Must(New(Config{Plan: planOf(b, plan)}))
-	text, _ := generate(100_000, 1)
-	b.ReportAllocs()
-	for b.Loop() {
-		b.StopTimer()
-		b.StartTimer()
-		_, _, err := accesslog.Read(b.Context(), bytes.NewReader(text), func(e *accesslog.Entry) error {
-			return r.Decide(b.Context(), e)
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-}
