@@ -24,32 +24,19 @@ const (
 	mostSpent  = 16 * time.Minute
 )
 
-// cooldowns are the keys that upstreams have refused, in the Gate.
-type cooldowns struct {
-	policy  *core.Policy // of blocks, with their reasons
-	backoff core.Block   // the growth of cooldowns of a guessed length
-	spent   core.Block   // the same of those that are spent
-
-	guessed marks // keys that cool for a guessed time, and when this process learned that
-	doubts  marks // accounts that one response calls spent, which is to be told twice, and when
+// newCooldown returns the policy of cooldowns, which are blocks with their reasons.
+func newCooldown(b Backoff) (*core.Policy, error) {
+	return core.NewPolicy(core.PolicyConfig{Name: coolingName, Algorithm: growth(b.First, b.Most)})
 }
 
-func newCooldowns(b Backoff) (*cooldowns, error) {
-	c := &cooldowns{
-		backoff: core.Block{Strikes: 1, Within: time.Second, For: b.First, Most: b.Most},
-		spent:   core.Block{Strikes: 1, Within: time.Second, For: firstSpent, Most: mostSpent},
-	}
-	var err error
-	c.policy, err = core.NewPolicy(core.PolicyConfig{Name: coolingName, Algorithm: c.backoff})
-	if err != nil {
-		return nil, wrapped(err)
-	}
-	return c, nil
+// growth returns how cooldowns of a guessed length grow.
+func growth(first, most time.Duration) core.Block {
+	return core.Block{Strikes: 1, Within: time.Second, For: first, Most: most}
 }
 
 // ask returns the charge that asks whether a key cools.
-func (c *cooldowns) ask(key core.Key) core.Charge {
-	return core.Charge{Policy: c.policy, Key: key, Cost: core.NoCost}
+func (t *Transport) ask(key core.Key) core.Charge {
+	return core.Charge{Policy: t.cooldown, Key: key, Cost: core.NoCost}
 }
 
 // These are those of package hub.
@@ -63,22 +50,6 @@ var (
 	forgive  = hub.Forgive.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
 )
 
-// scope returns the key that a refusal concerns, if it concerns other requests.
-func (x *exchange) scope(s signal.Scope) (key core.Key, ok bool) {
-	switch s {
-	case signal.Account:
-		return x.account(), true
-	case signal.Route:
-		return x.route, x.route != core.Key{}
-	case signal.Request:
-		return key, false
-	}
-	if x.model == (core.Key{}) {
-		return x.account(), true
-	}
-	return x.model, true
-}
-
 // refused begins the cooldown of a refusal of a request that was sent at that time, and returns how
 // long nothing may be sent. A refusal that says nothing of other requests begins none.
 func (x *exchange) refused(status int, s signal.Signal, sent time.Time) *BusyError {
@@ -86,10 +57,11 @@ func (x *exchange) refused(status int, s signal.Signal, sent time.Time) *BusyErr
 	if busy.Spent = s.Reason == signal.Spent; busy.Spent {
 		busy.Rule = spentName
 	}
-	key, ok := x.scope(s.Scope)
+	key := x.scopes[s.Scope]
+	ok := key != core.Key{}
 	// A 400 is the request's own fault as a rule: one that calls the account spent may be a mistake.
 	if ok && busy.Spent && status == http.StatusBadRequest {
-		ok = time.Since(x.t.cool.doubts.add(x.account())) <= mostSpent
+		ok = time.Since(x.t.doubts.add(key)) <= mostSpent
 	}
 	if ok {
 		busy.After = x.coolKey(key, status, s, sent)
@@ -99,20 +71,19 @@ func (x *exchange) refused(status int, s signal.Signal, sent time.Time) *BusyErr
 
 // coolKey begins the cooldown of a key, tells the observer, and returns for how long the key cools.
 func (x *exchange) coolKey(key core.Key, status int, s signal.Signal, sent time.Time) time.Duration {
-	c := x.t.cool
 	e := CooldownEvent{
 		Request: x.given, Key: key, Status: status,
 		Spent: s.Reason == signal.Spent, Guessed: s.Wait == 0,
 	}
-	growth := c.backoff
+	grows := growth(x.t.cfg.Backoff.First, x.t.cfg.Backoff.Most)
 	if e.Spent {
-		growth = c.spent
+		grows = growth(firstSpent, mostSpent)
 	}
 	if e.Guessed {
-		c.guessed.add(key)
+		x.t.guessed.add(key)
 	}
 	ctx := context.WithoutCancel(x.req.Context())
-	e.For, e.Err = block(ctx, x.t.cfg.Gate, c.policy, key, growth, hub.Cooldown{
+	e.For, e.Err = block(ctx, x.t.cfg.Gate, x.t.cooldown, key, grows, hub.Cooldown{
 		For: min(s.Wait, x.t.cfg.Longest), Age: time.Since(sent), Reason: int64(s.Reason),
 	})
 	if x.t.cfg.Observe != nil && (e.For > 0 || e.Err != nil) {
@@ -124,12 +95,11 @@ func (x *exchange) coolKey(key core.Key, status int, s signal.Signal, sent time.
 // served lets the next guessed cooldowns of a request be short again, because the upstream has
 // taken it: its response is no refusal and no error of the server. It was sent at that time.
 func (x *exchange) served(sent time.Time) {
-	c := x.t.cool
-	c.doubts.take(x.account(), sent)
 	for _, ask := range x.asks {
-		if c.guessed.take(ask.Key, sent) {
+		x.t.doubts.take(ask.Key, sent)
+		if x.t.guessed.take(ask.Key, sent) {
 			ctx := context.WithoutCancel(x.req.Context())
-			x.t.tasks.Go(func() { _ = forgive(ctx, x.t.cfg.Gate, c.policy, ask.Key) }) // they stay long
+			x.t.hub.Tasks.Go(func() { _ = forgive(ctx, x.t.cfg.Gate, ask.Policy, ask.Key) }) // they stay long
 		}
 	}
 }

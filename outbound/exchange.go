@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/outbound/internal/signal"
 )
 
 // exchange is one request: what it is charged, how it waits, and what its responses tell.
@@ -16,11 +17,10 @@ type exchange struct {
 	measure Measure       // or nil
 	from    derivation    // the context of req
 
-	model   core.Key      // or zero
-	route   core.Key      // or zero
-	charges []core.Charge // first those that ask about cooldowns, and then those of the rules
-	asks    []core.Charge // the former, of which the first is of the account
-	ruled   []ruled       // one for each charge of a rule
+	scopes  [signal.Scopes]core.Key // whom a refusal may concern; zero for what concerns no other request
+	charges []core.Charge           // first those that ask about cooldowns, and then those of the rules
+	asks    []core.Charge           // the former
+	ruled   []ruled                 // one for each charge of a rule
 	caps    []semaphore.Cap
 	waiting
 
@@ -71,14 +71,22 @@ func (x *exchange) derive() error {
 	if err != nil {
 		return err
 	}
-	x.asks = []core.Charge{x.t.cool.ask(account)}
-	if x.model, err = x.askBelow(account, x.from.model); err != nil {
+	x.asks = []core.Charge{x.t.ask(account)}
+	model, err := x.askBelow(account, x.from.model)
+	if err != nil {
 		return err
 	}
+	route := ""
 	if x.t.cfg.Route != nil {
-		if x.route, err = x.askBelow(account, x.t.cfg.Route(x.req), "route"); err != nil {
-			return err
-		}
+		route = x.t.cfg.Route(x.req)
+	}
+	if x.scopes[signal.Route], err = x.askBelow(account, route, "route"); err != nil {
+		return err
+	}
+	x.scopes[signal.Account] = account
+	x.scopes[signal.Model] = model
+	if x.from.model == "" {
+		x.scopes[signal.Model] = account
 	}
 	var rules []core.Charge
 	for i := range x.t.cfg.Rules {
@@ -112,7 +120,7 @@ func (x *exchange) askBelow(key core.Key, part string, before ...string) (core.K
 	if err != nil {
 		return key, wrapped(err)
 	}
-	x.asks = append(x.asks, x.t.cool.ask(key))
+	x.asks = append(x.asks, x.t.ask(key))
 	return key, nil
 }
 
@@ -131,6 +139,3 @@ func (x *exchange) deriveCaps() error {
 	}
 	return nil
 }
-
-// account returns the key of the request's account.
-func (x *exchange) account() core.Key { return x.asks[0].Key }

@@ -25,26 +25,23 @@ type line struct {
 	head chan struct{} // has room for the head alone; a channel serves its senders in their order
 }
 
-// enter joins the line of a key, and begins one if there is none.
-func (l *lines) enter(key lineKey) *line {
+// enter joins the line of a key, and reports whether others stand there.
+func (l *lines) enter(key lineKey) (in *line, others bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	in := l.all[key]
-	if in == nil {
+	in, others = l.all[key]
+	if !others {
 		in = &line{key: key, head: make(chan struct{}, 1)}
 		l.all[key] = in
 	}
 	in.size++
-	return in
+	return in, others
 }
 
-// leave leaves a line, whose head the request may be.
-func (l *lines) leave(in *line, isHead bool) {
+// leave leaves a line.
+func (l *lines) leave(in *line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if isHead {
-		<-in.head
-	}
 	if in.size--; in.size == 0 {
 		delete(l.all, in.key)
 	}

@@ -114,7 +114,7 @@ func (p *pass) cancel() {
 		return
 	}
 	ctx := context.WithoutCancel(p.x.req.Context())
-	p.x.t.tasks.Go(func() { _ = p.paid.Cancel(ctx) }) // on failure it stays spent
+	p.x.t.hub.Tasks.Go(func() { _ = p.paid.Cancel(ctx) }) // on failure it stays spent
 }
 
 // settle charges what the request has cost, in the background. Nothing reads the response
@@ -136,7 +136,7 @@ func (p *pass) settle() {
 		actual[at] = r.actual(p, max(0, x.charges[at].Cost))
 	}
 	ctx := context.WithoutCancel(x.req.Context())
-	x.t.tasks.Go(func() { _ = p.paid.Settle(ctx, actual...) }) // core.Config.Observe sees errors
+	x.t.hub.Tasks.Go(func() { _ = p.paid.Settle(ctx, actual...) }) // core.Config.Observe sees errors
 }
 
 // learn reads what a response tells, and lets all replicas know.
@@ -169,6 +169,6 @@ func (p *pass) look(part []byte) {
 	}
 	status, told := p.stream.Find(part, now())
 	if p.refused = told.Reason != signal.None; p.refused {
-		p.x.t.tasks.Go(func() { p.x.refused(status, told, p.sent) })
+		p.x.t.hub.Tasks.Go(func() { p.x.refused(status, told, p.sent) })
 	}
 }

@@ -82,7 +82,7 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 			fault("Upstreams[%d].Name is %q: it must be another for each upstream", i, u.Name)
 		}
 		names[u.Name] = true
-		if u.Transport == nil || u.Transport.cool == nil {
+		if u.Transport == nil || u.Transport.hub == nil {
 			fault("Upstreams[%d].Transport is nil or zero: New must make it", i)
 		}
 		p.upstreams = append(p.upstreams, &upstream{Upstream: u})

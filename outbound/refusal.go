@@ -54,7 +54,7 @@ func (t *Transport) read(res *http.Response, head []byte) signal.Signal {
 	if t.cfg.Read != nil {
 		if r, known := t.cfg.Read(res, head); known {
 			s.Reason = signal.Reason(r.Reason)
-			s.Scope = signal.Scope(r.Scope)
+			s.Scope = signal.Scope(min(r.Scope, ScopeRequest))
 			s.Wait = max(0, r.Wait)
 		}
 	}

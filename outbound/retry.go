@@ -23,16 +23,7 @@ type Retry struct {
 func (x *exchange) again(res *http.Response, retries int) bool {
 	r := x.refusal
 	return r != nil && r.After != core.Never && !r.Spent && x.sent <= retries &&
-		res.Header.Get("X-Should-Retry") != "false" && x.renew(res)
-}
-
-// renew gives a refused request a new body, and reports whether it can be sent again.
-func (x *exchange) renew(res *http.Response) bool {
-	if !x.whole || !x.rewind() {
-		return false
-	}
-	_ = res.Body.Close() // it is in memory, and can still be read
-	return true
+		res.Header.Get("X-Should-Retry") != "false" && x.whole && x.rewind()
 }
 
 // rewind gives a request a new body, and reports whether it could.

@@ -82,7 +82,7 @@ func (s *search) run() (*http.Response, error) {
 		}
 		if first.busy != nil && first.busy.rank == bySlot { // the queue may be full
 			rest := min(turn-time.Since(began), time.Until(s.until))
-			if err := first.Transport.keeper.Sleep(s.given.Context(), rest); err != nil {
+			if err := first.Transport.hub.Keeper.Sleep(s.given.Context(), rest); err != nil {
 				closeBody(s.req)
 				return nil, wrapped(err)
 			}
@@ -193,7 +193,7 @@ func (s *search) ask(c *candidate, wait time.Duration) (res *http.Response, over
 		}
 	} else {
 		res.Request = s.given
-		if s.sent == s.pool.cfg.Retry.Max || x.refusal == nil || !x.renew(res) {
+		if s.sent == s.pool.cfg.Retry.Max || x.refusal == nil || !x.whole || !x.rewind() {
 			return res, true, nil
 		}
 		s.sent++

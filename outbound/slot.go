@@ -108,18 +108,18 @@ func (p *pass) keep(l *semaphore.Lease) {
 			p.stop(cause)
 			return
 		}
-		p.x.t.tasks.Go(func() { p.retake(l) })
+		p.x.t.hub.Tasks.Go(func() { p.retake(l) })
 	})
 	if l.Token() == 0 {
-		p.x.t.tasks.Go(func() { p.retake(l) })
+		p.x.t.hub.Tasks.Go(func() { p.retake(l) })
 	}
 }
 
 // giveBack releases a lease after a time, in the background.
 func (p *pass) giveBack(l *semaphore.Lease, after time.Duration) {
 	ctx := context.WithoutCancel(p.x.req.Context())
-	p.x.t.tasks.Go(func() {
-		_ = p.x.t.keeper.Sleep(ctx, after)
+	p.x.t.hub.Tasks.Go(func() {
+		_ = p.x.t.hub.Keeper.Sleep(ctx, after)
 		_ = l.Release(ctx) // on failure it is sent again
 	})
 }
@@ -127,7 +127,7 @@ func (p *pass) giveBack(l *semaphore.Lease, after time.Duration) {
 // retake takes another slot for a request that goes on without one that Redis knows. It asks until the
 // request has ended.
 func (p *pass) retake(old *semaphore.Lease) {
-	for pause := turn; p.x.t.keeper.Sleep(p.ctx, pause) == nil; pause = outageRetry {
+	for pause := turn; p.x.t.hub.Keeper.Sleep(p.ctx, pause) == nil; pause = outageRetry {
 		if !lost(old) && p.x.away(p.ctx) {
 			pause = turn
 			continue

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/hub"
-	"github.com/headgate/headgate/internal/keeper"
 )
 
 // Transport is an http.RoundTripper that sends a request when the limits of all replicas have room
@@ -20,12 +18,15 @@ import (
 // the Gate, so close that last.
 type Transport struct {
 	cfg     Config
-	cool    *cooldowns
+	hub     *hub.Hub
 	lines   lines
-	tasks   *breaker.Tasks
-	keeper  *keeper.Keeper
 	spaced  bool // a rule lets requests go no closer to each other than its rate allows
 	settles bool // a rule may have to be settled when a response has ended
+
+	cooldown *core.Policy
+	guessed  marks // keys that cool for a guessed time, and when this process learned that
+	doubts   marks // keys that one response calls spent, which is to be told twice, and when
+
 	waiting atomic.Int64
 	unasked atomic.Int64 // when the circuit of Redis was last open, in nanoseconds since 1970
 }
@@ -36,19 +37,18 @@ func New(cfg Config) (*Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	lent := hub.Of(cfg.Gate)
 	cfg.Rules = slices.Clone(cfg.Rules)
 	if cfg.Slot != nil {
 		slot := *cfg.Slot
 		slot.Caps = slices.Clone(slot.Caps)
 		cfg.Slot = &slot
 	}
-	cool, err := newCooldowns(cfg.Backoff)
+	cooldown, err := newCooldown(cfg.Backoff)
 	if err != nil {
-		return nil, err
+		return nil, wrapped(err)
 	}
 	t := &Transport{
-		cfg: cfg, cool: cool, lines: lines{all: make(map[lineKey]*line)}, tasks: lent.Tasks, keeper: lent.Keeper,
+		cfg: cfg, hub: hub.Of(cfg.Gate), lines: lines{all: make(map[lineKey]*line)}, cooldown: cooldown,
 	}
 	for i := range cfg.Rules {
 		_, leaks := cfg.Rules[i].Policy.Algorithm().(core.LeakyBucket)
@@ -68,7 +68,7 @@ func (t *Transport) Waiting() int { return int(t.waiting.Load()) }
 // room fails with a *BusyError. Other errors are those of Base, of the context, of a KeyFunc or a
 // Meter, and of core.Gate.Decide.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if t == nil || t.cool == nil {
+	if t == nil || t.hub == nil {
 		closeBody(req)
 		return nil, errZero
 	}

@@ -15,8 +15,7 @@ type waiting struct {
 	cause error     // why until is no later, or nil
 
 	lease  *semaphore.Lease
-	line   *line         // or nil
-	isHead bool          // of the line
+	line   *line         // whose head it is, or nil
 	since  time.Time     // when it began to wait, or zero
 	waited time.Duration // before
 }
@@ -69,12 +68,12 @@ func (x *exchange) release() {
 	x.lease = nil
 }
 
-// leave leaves the line.
+// leave leaves the line, and lets the next one be its head.
 func (x *exchange) leave() {
 	if x.line != nil {
-		x.t.lines.leave(x.line, x.isHead)
+		<-x.line.head
+		x.t.lines.leave(x.line)
 		x.line = nil
-		x.isHead = false
 	}
 }
 
@@ -101,8 +100,8 @@ func (x *exchange) forRoom(e *BusyError) error {
 	case e.rank == byCooldown:
 		return x.forCooldown(e)
 	}
-	stood, err := x.standFor(e.on, e.After)
-	if err != nil || stood {
+	others, err := x.standFor(e.on, e.After)
+	if others || err != nil {
 		return err
 	}
 	return x.sleep(e.After)
@@ -115,7 +114,7 @@ const longestSpread = 900 * time.Millisecond
 // forCooldown waits for the end of a cooldown, and then at random for a part of the spread. It gives
 // the slot and the place in a line back before.
 func (x *exchange) forCooldown(e *BusyError) error {
-	x.t.cool.guessed.add(e.on.key)
+	x.t.guessed.add(e.on.key)
 	x.leave()
 	x.release()
 	x.begin(coolingName, e.rest)
@@ -123,33 +122,26 @@ func (x *exchange) forCooldown(e *BusyError) error {
 }
 
 // standFor waits in the line of a key until the request is its head, or its time is over. It reports
-// whether the request was not the head at once.
-func (x *exchange) standFor(key lineKey, expected time.Duration) (stood bool, err error) {
-	if x.line == nil || x.line.key != key {
-		x.leave()
-		x.line = x.t.lines.enter(key)
+// whether others stood there.
+func (x *exchange) standFor(key lineKey, expected time.Duration) (others bool, err error) {
+	if x.line != nil && x.line.key == key {
+		return false, nil
 	}
+	x.leave()
+	in, others := x.t.lines.enter(key)
 	x.begin(key.policy.Name(), expected)
-	if x.isHead {
-		return false, nil
-	}
-	select {
-	case x.line.head <- struct{}{}:
-		x.isHead = true
-		return false, nil
-	default:
-	}
-	ctx := x.req.Context()
 	timer := time.NewTimer(x.left())
 	defer timer.Stop()
 	select {
-	case x.line.head <- struct{}{}:
-		x.isHead = true
+	case in.head <- struct{}{}:
+		x.line = in
+		return others, nil
 	case <-timer.C: // the last question tells when there may be room
-	case <-ctx.Done():
-		return true, wrapped(ctx.Err())
+	case <-x.req.Context().Done():
+		err = wrapped(x.req.Context().Err())
 	}
-	return true, nil
+	x.t.lines.leave(in)
+	return true, err
 }
 
 // sleep waits for that long, or until the slot is lost: then it is time to ask again.
@@ -158,7 +150,7 @@ func (x *exchange) sleep(d time.Duration) error {
 	if x.lease != nil {
 		ctx = x.lease.Context()
 	}
-	err := x.t.keeper.Sleep(ctx, d)
+	err := x.t.hub.Keeper.Sleep(ctx, d)
 	switch {
 	case err == nil:
 		return nil

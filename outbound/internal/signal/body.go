@@ -131,13 +131,13 @@ func (r *response) ofDay() bool {
 		said = append(said, r.message)
 	}
 	return slices.ContainsFunc(days, func(day string) bool { return anyContains(said, day) }) ||
-		slices.ContainsFunc(r.windows, func(w window) bool { return w.empty() && w.Window >= 24*time.Hour })
+		slices.ContainsFunc(r.windows, func(w Remaining) bool { return w.Remaining == 0 && w.Window >= 24*time.Hour })
 }
 
 // ofRoute reports whether a refusal is of a resource of GitHub such as search, or of a bucket of
 // Discord's. A secondary limit is the account's.
 func (r *response) ofRoute() bool {
-	apart := func(w window) bool { return w.apart && w.empty() }
+	apart := func(w Remaining) bool { return w.Name != requests && w.Remaining == 0 }
 	return (r.header[githubHeader] != nil || r.header[discordHeader] != nil) && r.header[globalHeader] == nil &&
 		!strings.HasPrefix(r.message, secondaryLimit) && slices.ContainsFunc(r.windows, apart)
 }

@@ -13,16 +13,6 @@ type limit struct {
 	of     map[string][]string
 }
 
-// window is one limit of a response as it was read.
-type window struct {
-	Remaining
-	apart bool // it is of some requests only, beside those of all
-	told  bool // Remaining is told, and its reset is not past
-}
-
-// empty reports whether a limit has nothing left.
-func (w *window) empty() bool { return w.told && w.Remaining.Remaining == 0 }
-
 // maxWindows bounds the limits that are read of one response.
 const maxWindows = 32
 
@@ -76,8 +66,8 @@ func (r *response) readFields() {
 			r.set(fieldFamily, strings.TrimSpace(member), []string{of})
 			continue
 		}
-		w := window{Remaining: Remaining{Name: nameOf(value)}}
-		w.Remaining.Remaining, w.told = count(parameter(part, "r"))
+		left, ok := count(parameter(part, "r"))
+		w := Remaining{Name: nameOf(value), Remaining: left}
 		w.Reset = moment(parameter(part, "t"), r.now())
 		for _, policy := range parts(r.header["Ratelimit-Policy"]) {
 			if value, _, _ := strings.Cut(policy, ";"); nameOf(value) == w.Name {
@@ -85,22 +75,14 @@ func (r *response) readFields() {
 				w.Window = period(policy)
 			}
 		}
-		if w.Name != "" && w.told {
+		if w.Name != "" && ok {
 			r.windows = append(r.windows, w)
 		}
 	}
 }
 
-// nameOf returns what a string or a token of a structured field says, in lower case, or "" for one
-// that is broken.
-func nameOf(value string) string {
-	value = strings.ToLower(strings.TrimSpace(value))
-	name := strings.Trim(value, `"`)
-	if n := len(value) - len(name); n != 0 && n != 2 {
-		return ""
-	}
-	return name
-}
+// nameOf returns what a string or a token of a structured field says, in lower case.
+func nameOf(value string) string { return strings.ToLower(strings.Trim(value, ` "`)) }
 
 // build reads a limit. If the lists of what is left and of the resets have equally many parts, as
 // those of Brave Search do, the parts at one place are of one window.
@@ -110,33 +92,35 @@ func (r *response) build(l *limit) {
 		n = left
 	}
 	for i := range n {
-		r.windows = append(r.windows, r.windowOf(l, func(member string) []string {
+		w, told := r.windowOf(l, func(member string) []string {
 			list := l.of[member]
 			if n > 1 {
 				list = parts(list)
 				list = list[min(i, len(list)):min(i+1, len(list))]
 			}
 			return list
-		}))
+		})
+		if told {
+			r.windows = append(r.windows, w)
+		}
 	}
 }
 
-// windowOf reads one window of a limit, whose members have these values.
-func (r *response) windowOf(l *limit, of func(member string) []string) (w window) {
+// windowOf reads one window of a limit, whose members have these values, and reports whether they tell
+// what is left.
+func (r *response) windowOf(l *limit, of func(member string) []string) (w Remaining, told bool) {
 	w.Name = l.family.apart + l.name
-	w.apart = l.family.apart != ""
 	if l.name == "" {
 		w.Name = r.resource()
-		w.apart = w.Name != requests
 	}
-	w.Remaining.Remaining, w.told = least(parts(of("remaining")))
+	w.Remaining, told = least(parts(of("remaining")))
 	if slices.Contains(of("status"), rejected) { // Anthropic's unified limits, which subscriptions have
-		w.told = true
+		told = true
 	}
 	resets := of("reset")
 	w.Reset = longest(resets, func(v string) time.Duration { return moment(v, r.now()) })
-	if w.Reset == 0 && len(resets) > 0 && startsWithDigit(resets[0]) {
-		w.told = false // the reset is past, so what was left before it tells nothing
+	if w.Reset == 0 && len(resets) > 0 {
+		told = false // the reset is past, so what was left before it tells nothing
 	}
 	short, _, _ := strings.Cut(l.name[strings.LastIndexByte(l.name, '-')+1:], "_")
 	w.Window = periods[short]
@@ -144,7 +128,7 @@ func (r *response) windowOf(l *limit, of func(member string) []string) (w window
 	if len(limits) > 0 {
 		var known bool
 		w.Limit, known = count(limits[0])
-		w.told = w.told && (!known || w.Limit > 0) // a limit of 0 is none
+		told = told && (!known || w.Limit > 0) // a limit of 0 is none
 	}
 	for _, policy := range append(parts(of("policy")), limits...) {
 		if q, ok := count(policy); ok && q == w.Limit && period(policy) > 0 {
@@ -153,7 +137,7 @@ func (r *response) windowOf(l *limit, of func(member string) []string) (w window
 		}
 	}
 	w.Refills = l.family.refills && l.name != "" && w.Window == 0
-	return w
+	return w, told
 }
 
 // resource returns the name of a limit that has none in its headers.
@@ -164,19 +148,6 @@ func (r *response) resource() string {
 		}
 	}
 	return requests
-}
-
-// startsWithDigit reports whether a value is a number or a moment.
-func startsWithDigit(v string) bool { return v != "" && '0' <= v[0] && v[0] <= '9' }
-
-// remaining returns the limits that tell how much is left.
-func (r *response) remaining() (all []Remaining) {
-	for _, w := range r.windows {
-		if w.told {
-			all = append(all, w.Remaining)
-		}
-	}
-	return all
 }
 
 // maxValue is the number of bytes that are read of a header.

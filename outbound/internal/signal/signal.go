@@ -35,6 +35,7 @@ const (
 	Account              // the account
 	Route                // what the request asks for, which others may not need
 	Request              // the request alone: it is above the limit, which no wait changes
+	Scopes               // is how many there are
 )
 
 // Signal is what one response tells. The zero value tells nothing.
@@ -83,7 +84,7 @@ func Read(status int, h http.Header, body []byte, now time.Time) Signal {
 		r.addCode(h.Get("X-Amzn-Errortype"))
 		s = r.refusal(r.wait(h))
 	}
-	s.Remaining = r.remaining()
+	s.Remaining = r.windows
 	return s
 }
 
@@ -93,7 +94,7 @@ type response struct {
 	header   http.Header
 	received time.Time
 	limits   []limit
-	windows  []window
+	windows  []Remaining
 	failure  failure
 	message  string // of the failure, in lower case
 	means    [meanings]bool

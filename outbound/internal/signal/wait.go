@@ -9,22 +9,11 @@ import (
 	"time"
 )
 
-// skew is the difference between a response's Date and our clock that may be the time that the
-// response took.
-const skew = 5 * time.Second
-
-// now returns the provider's time where it differs from ours, because a moment that the provider
-// states is one of its clock. A Date that is behind ours by a second or more counts also within
-// skew, because a request that waited too briefly is refused again.
+// now returns the time by the server's clock, because a moment that the server states is one of that:
+// ours, if it is in the second that the Date of the response names.
 func (r *response) now() time.Time {
 	date, err := http.ParseTime(r.header.Get("Date"))
-	switch {
-	case err != nil:
-		return r.received
-	case date.Sub(r.received).Abs() > skew:
-		return date
-	}
-	if date = date.Add(time.Second); date.Before(r.received) {
+	if since := r.received.Sub(date); err == nil && (since < 0 || since > time.Second) {
 		return date
 	}
 	return r.received
@@ -145,8 +134,8 @@ func (r *response) wait(h http.Header) time.Duration {
 	if text && stated > 0 {
 		return stated
 	}
-	for i := range r.windows {
-		if w := &r.windows[i]; w.empty() {
+	for _, w := range r.windows {
+		if w.Remaining == 0 {
 			stated = max(stated, w.Reset)
 		}
 	}
