@@ -32,10 +32,14 @@ func (t *text) UnmarshalJSON(b []byte) error {
 type failure struct {
 	Code, ErrorCode, Type, Status, Reason, PolicyName text
 
-	AWS        text `json:"__type"`
-	Message    text
-	RetryAfter text `json:"retry_after"` // of Discord, in seconds
-	Errors     []struct {
+	AWS     text `json:"__type"`
+	Message text
+
+	RetryAfter    text `json:"retry_after"`       // of Discord, in seconds, as the next two
+	ResetsIn      text `json:"resets_in_seconds"` // of Codex (earendil-works/pi#4172)
+	EstimatedTime text `json:"estimated_time"`    // of Hugging Face, for a model that loads
+
+	Errors []struct {
 		Code, Type, Reason text
 		Extensions         struct{ Code text }
 	}

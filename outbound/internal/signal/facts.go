@@ -127,6 +127,9 @@ var codes = map[string]meaning{
 	"ratelimitexceeded": slow, "userratelimitexceeded": blocked, "dailylimitexceeded": spent,
 	// Amazon's SP-API says it of a rate (amzn/selling-partner-api-docs#553).
 	"quotaexceeded": quota,
+	// Codex: openai/codex#43337, earendil-works/pi#4172, 2026-11
+	"server_is_overloaded": loaded, "service_unavailable_error": loaded, "usage_limit_reached": spent,
+	"1308": spent, // Z.ai, the hours of a plan (continuedev/continue#13195, 2026-11)
 	// developer.salesforce.com/docs, API Request Limits and Allocations, 2026-11: of 24 hours
 	"request_limit_exceeded": spent,
 	// docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html, 2026-11
@@ -192,6 +195,7 @@ var waitHeaders = []struct {
 	{"X-Ms-Retry-After-Ms", true}, // Azure, such as Cosmos DB
 	{"Retry-After", false},
 	{"X-Rate-Limit-Retry-After-Seconds", false}, // bucket4j-spring-boot-starter, 2026-11
+	{"X-Ratelimit-After", false},                // tower_governor (userFRM/ThetaDataDx#645, 2026-11)
 }
 
 // secondary is the wait that GitHub asks for after a secondary limit without any header.

@@ -126,12 +126,16 @@ func (r *response) wait(h http.Header) time.Duration {
 			return d
 		}
 	}
-	text := r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable
-	stated := moment(string(r.failure.RetryAfter), r.now())
-	for _, d := range r.failure.Details {
-		stated = max(stated, moment(string(d.RetryDelay), r.now()))
+	f := &r.failure
+	told := []text{f.RetryAfter, f.ResetsIn, f.EstimatedTime}
+	for _, d := range f.Details {
+		told = append(told, d.RetryDelay)
 	}
-	if text && stated > 0 {
+	stated := time.Duration(0)
+	for _, value := range told {
+		stated = max(stated, moment(string(value), r.now()))
+	}
+	if stated > 0 {
 		return stated
 	}
 	for _, w := range r.windows {
@@ -139,10 +143,11 @@ func (r *response) wait(h http.Header) time.Duration {
 			stated = max(stated, w.Reset)
 		}
 	}
+	inText := r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable
 	switch said := inMessage(r.message); {
 	case stated > 0:
 		return stated
-	case text && said > 0:
+	case inText && said > 0:
 		return min(said, maxTextWait)
 	case strings.HasPrefix(r.message, secondaryLimit):
 		return secondary
