@@ -130,6 +130,9 @@ func (c *counts) sums() (in, out, total int64) {
 	if !c.states(inputCount) {
 		in = max(0, total-out)
 	}
+	if sound := n[audioInCount]; sound > in && total == in+sound+out { // which is no part of it
+		in += sound
+	}
 	if !c.states(outputCount) && n[besideReasoningCount] == 0 {
 		out = max(0, total-in)
 	}

@@ -19,6 +19,7 @@ var BedrockInvoke = formatOf(Table{
 		"text": "{content_block,content[]}.{text,thinking} {content_block,content[]}.input.** " +
 			"delta.{text,partial_json,thinking} choices[].{delta,message}.content generation " +
 			"outputText results[].outputText",
+		"total":       "usage.total_tokens", // which tells whether the cache is a part of the input
 		"input":       "amazon-bedrock-invocationMetrics.inputTokenCount",
 		"output":      "amazon-bedrock-invocationMetrics.outputTokenCount",
 		"cache_read":  "amazon-bedrock-invocationMetrics.cacheReadInputTokenCount",

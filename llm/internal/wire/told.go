@@ -125,7 +125,7 @@ func numbersAt(at string) map[string]string {
 	return map[string]string{
 		"input": at + ".{prompt_tokens,input_tokens}",
 		"cache_read": in + ".cached_tokens " + // DeepSeek's hits are the same tokens
-			at + ".{cached_tokens,prompt_cache_hit_tokens,cache_read_input_tokens}",
+			at + ".{cached_tokens,num_cached_tokens,prompt_cache_hit_tokens,cache_read_input_tokens}",
 		"cache_write": in + ".{cache_write_tokens,cache_creation_input_tokens," +
 			"cache_creation_tokens} " + at + ".cache_creation_input_tokens",
 		"cache_write_short": in + ".cache_write_tokens_details.ttl_30m_tokens " +
@@ -181,7 +181,7 @@ func usageAt(at string) map[string]string {
 		// Parts of other numbers, times, bills, and what repeats a usage.
 		"named": at + ".{" + inDetails + "}.{text_tokens,video_tokens,cached_tokens_details.text_tokens} " +
 			at + ".{" + outDetails + "}.{accepted_prediction_tokens,rejected_prediction_tokens} " +
-			at + ".{queue_time,prompt_time,completion_time,total_time,prompt_cache_miss_tokens,num_cached_tokens," +
+			at + ".{queue_time,prompt_time,completion_time,total_time,prompt_cache_miss_tokens," +
 			"server_tool_use_details.tool_calls_requested} " +
 			at + ".{cost,cost_details,x_details,context_details,fallback_credit}.**",
 	})
