@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -10,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -412,4 +416,151 @@ func TestCalendarPeriod(t *testing.T) {
 	if _, err := (core.Calendar{Limit: 1, Every: core.PeriodMonth}).Period(time.Now()); err == nil || !strings.Contains(err.Error(), "Calendar.In") {
 		t.Error(err)
 	}
+}
+
+// giveBack is hub.Give.
+func giveBack(t *testing.T, g *core.Gate, c core.Charge, units int64) (given int64, err error) {
+	t.Helper()
+	return hub.Give.(func(*core.Gate, context.Context, core.Charge, int64) (int64, error))(g, t.Context(), c, units)
+}
+
+// What is given back is bounded by what is used alone, which raises and debts bring above the limit.
+func TestGiveReturnsAllThatIsUsed(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		limit core.Algorithm
+		raise int64
+		debt  bool
+	}{
+		{"raised calendar", core.Calendar{Limit: 100, Every: core.PeriodYear, In: time.UTC}, 100, false},
+		{"raised window", core.FixedWindow{Limit: 100, Window: 24 * time.Hour}, 100, false},
+		{"raised bucket", frozen(100), 100, false},
+		{"indebted calendar", core.Calendar{Limit: 100, Every: core.PeriodYear, In: time.UTC}, 0, true},
+		{"indebted window", core.FixedWindow{Limit: 100, Window: 24 * time.Hour, FromFirst: true}, 0, true},
+		{"indebted bucket", core.PerHour(100), 0, true},
+		{"indebted bucket without refill", frozen(100), 0, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+				p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: tt.limit, Raisable: tt.raise > 0})
+				asked := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 100}
+				if tt.raise > 0 {
+					raiseBy(t, g, asked, tt.raise, c.Now().Add(time.Hour))
+				}
+				if tt.debt {
+					settle(t, charge(t, g, asked), 200)
+				} else {
+					decide(t, g, asked)
+					decide(t, g, asked)
+				}
+				asked.Cost = core.NoCost
+				for i, used := range []int64{50, 0} {
+					given, err := giveBack(t, g, asked, 150)
+					if d := peek(t, g, asked); err != nil || given != 150-int64(i)*100 || d.At(0).Used != used {
+						t.Errorf("gave %d, %v: %s", given, err, show(d))
+					}
+				}
+			})
+		})
+	}
+}
+
+// Only Adjust knows up to which debt a quota may be charged.
+func TestGiveChargesNoQuota(t *testing.T) {
+	t.Parallel()
+	g := memoryGate(t, core.Config{})
+	for _, tt := range []struct {
+		name    string
+		limit   core.Algorithm
+		charged int64
+		err     error
+	}{
+		{"bucket", core.PerHour(100), -150, nil},
+		{"quota", frozen(100), 0, core.ErrCharge},
+	} {
+		asked := core.Charge{Policy: limited(t, tt.name, tt.limit), Key: newKey(t, "k"), Cost: core.NoCost}
+		if given, err := giveBack(t, g, asked, -150); given != tt.charged || !errors.Is(err, tt.err) {
+			t.Errorf("%s: %d, %v", tt.name, given, err)
+		}
+	}
+}
+
+// SpendUpTo, and a merged and clamped cost, are bounded by the limit with its raises, and a debt is not.
+func TestBoundsHeedRaises(t *testing.T) {
+	t.Parallel()
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, p *core.Policy, _ time.Duration) {
+		raised := func(key string, cost int64) core.Charge {
+			ch := core.Charge{Policy: p, Key: newKey(t, key), Cost: cost}
+			raiseBy(t, g, ch, 90, c.Now().Add(time.Hour))
+			return ch
+		}
+		one := raised("one", 1)
+		n, d, err := g.SpendUpTo(t.Context(), 500, one)
+		if err != nil || n != 100 || d.At(0).Used != 100 {
+			t.Errorf("SpendUpTo: %d, %v: %s", n, err, show(d))
+		}
+		clamped := raised("clamped", 50)
+		clamped.Clamp = true
+		n, d, err = g.SpendUpTo(t.Context(), 500, clamped)
+		if err != nil || n != 2 || d.At(0).Used != 100 {
+			t.Errorf("SpendUpTo of a clamped cost: %d, %v: %s", n, err, show(d))
+		}
+		merged := raised("merged", 70)
+		merged.Clamp = true
+		if d := decide(t, g, merged, merged); !d.Allowed || d.At(0).Used != 100 {
+			t.Errorf("merged: %s", show(d))
+		}
+		merged.Cost, merged.Key = 500, newKey(t, "no raise")
+		if d := decide(t, g, merged, merged); !d.Allowed || d.At(0).Used != 10 {
+			t.Errorf("merged without a raise: %s", show(d))
+		}
+		large := raised("large", 500)
+		large.Clamp = true
+		if d := decide(t, g, large); !d.Allowed || d.At(0).Used != 100 {
+			t.Errorf("clamped: %s", show(d))
+		}
+		if d := decide(t, g, large); d.Allowed {
+			t.Errorf("clamped, and nothing is left: %s", show(d))
+		}
+		debt := raised("debt", 50)
+		settle(t, charge(t, g, debt), 170)
+		if d := peek(t, g, debt); d.At(0).Used != 170 {
+			t.Errorf("debt: %s", show(d))
+		}
+	})
+}
+
+// A clamped cost is never charged as less than what fits, also where Redis does not tell the raise.
+func TestClampWithoutTheRaise(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c := newClock()
+		var fails atomic.Bool // the next script
+		client := s.Client(t)
+		client.AddHook(onScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+			if fails.CompareAndSwap(true, false) {
+				return fail(cmds, errors.New("LOADING Redis is loading the dataset in memory"))
+			}
+			return send()
+		}))
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
+		g.InjectClock(micros(c))
+		p := newPolicy(t, core.PolicyConfig{
+			Name: "p", Algorithm: frozen(100), Raisable: true, OnFailure: core.FailClosed,
+		})
+		charge := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 500, Clamp: true}
+		_, err := g.Adjust(t.Context(), core.Adjustment{
+			ID: "top-up", Policy: p, Key: charge.Key, Raise: 900, Until: c.Now().Add(time.Hour),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fails.Store(true)
+		d, err := g.Decide(t.Context(), charge)
+		if r := d.At(0); err != nil || fails.Load() || d.Allowed && r.Used != 500 {
+			t.Errorf("%v, failed %v: %s", err, !fails.Load(), show(d))
+		}
+	})
 }

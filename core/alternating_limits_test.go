@@ -161,36 +161,6 @@ func TestAlternatingPeriods(t *testing.T) {
 	}
 }
 
-// After a limit was lowered, the narrower one denies until the units spent under the wider one have
-// drained to its own capacity. Its waits are exact in any order, and the wider limit counts the
-// charges of both.
-func TestNarrowerLimitDrains(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		wide := core.TokenBucket{Rate: 70, Per: time.Minute, Burst: 100}
-		narrow := core.TokenBucket{Rate: 3, Per: time.Second, Burst: 5}
-		policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(wide, narrow)})
-		charge := core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1}
-		limits := []core.Algorithm{wide, narrow}
-		rng := rand.New(rand.NewPCG(1, 2))
-		for range rounds(t, 300) {
-			charge.Limit = limits[rng.IntN(2)]
-			charge.Cost = 1 + rng.Int64N(5)
-			d := gatetest.Must(g.Decide(t.Context(), charge))(t)
-			if wait := d.At(0).RetryAfter; wait > 0 {
-				c.Advance(wait - time.Microsecond)
-				if d, _ := g.Peek(t.Context(), charge); d.Allowed {
-					t.Fatalf("allowed before %v", wait)
-				}
-				c.Advance(time.Microsecond)
-				if d, _ := g.Peek(t.Context(), charge); !d.Allowed {
-					t.Fatalf("denied after %v", wait)
-				}
-			}
-		}
-	})
-}
-
 // A clock that steps forward and back locks no key for longer than the widest of its alternating
 // limits would.
 func TestAlternatingLimitsAfterClockStep(t *testing.T) {
@@ -281,4 +251,53 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 			})
 		}
 	})
+}
+
+// After a step back, the limit of a bucket that decides first says what is left of the level. The
+// decisions of others change nothing of that.
+func TestLimitsAgreeAfterClockBack(t *testing.T) {
+	t.Parallel()
+	families := map[string][]core.Algorithm{
+		"whole":      {core.TokenBucket{Rate: 4, Per: time.Second, Burst: 3}, core.TokenBucket{Rate: 2, Per: time.Second, Burst: 3}, core.TokenBucket{Rate: 2, Per: time.Second, Burst: 6}},
+		"fractional": {core.TokenBucket{Rate: 7, Per: time.Second, Burst: 3}, core.TokenBucket{Rate: 3, Per: time.Second, Burst: 4}, core.TokenBucket{Rate: 2, Per: 3 * time.Second, Burst: 1}},
+		"leaky":      {core.LeakyBucket{Rate: 7, Per: time.Second, Capacity: 3}, core.LeakyBucket{Rate: 2, Per: time.Second, Capacity: 3}, core.LeakyBucket{Rate: 2, Per: time.Second, Capacity: 6}},
+	}
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		for name, limits := range families {
+			policy := newPolicy(t, core.PolicyConfig{Name: name, Algorithm: changing(limits...)})
+			for _, back := range []time.Duration{time.Microsecond, 300 * time.Millisecond, 700 * time.Millisecond, 2 * time.Second, time.Hour} {
+				for order := range 27 {
+					at := [3]int{order % 3, order / 3 % 3, order / 9}
+					charge := core.Charge{Policy: policy, Key: newKey(t, fmt.Sprint(name, back, order)), Cost: 100, Clamp: true}
+					full := func(limit int) string {
+						charge.Limit = limits[limit]
+						return show(decide(t, g, charge))
+					}
+					full(at[0])
+					c.Advance(-back)
+					first := full(at[1])
+					full(at[2])
+					if again := full(at[1]); again != first {
+						t.Errorf("%s, %v back, limits %v: %s\nthen %s", name, back, at, first, again)
+					}
+				}
+			}
+		}
+	})
+}
+
+// At the start of 1970, where a zero ManualClock stands, every algorithm counts and refunds.
+func TestAlgorithmsAtZeroTime(t *testing.T) {
+	for _, l := range append(limitsOfTen, []namedLimit{{"window of one bucket", core.SlidingWindow{Limit: 10, Window: time.Hour, Buckets: 1}}}...) {
+		t.Run(l.name, func(t *testing.T) {
+			g := memoryGate(t, core.Config{Clock: new(core.ManualClock).Now})
+			policy, key := limited(t, "p", l.algorithm), newKey(t, "k")
+			held, d := reserve(t, g, 0, core.Charge{Policy: policy, Key: key, Cost: 4})
+			if r := d.At(0); r.Used != 4 || r.Remaining != 6 {
+				t.Error(show(d))
+			}
+			cancel(t, held)
+			wantUsed(t, g, policy, key, 0)
+		})
+	}
 }

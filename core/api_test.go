@@ -1,18 +1,12 @@
 package core_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/gatetest"
-	"github.com/headgate/headgate/internal/redistest"
 )
 
 // A charge's Limit replaces that of its policy.
@@ -79,32 +73,6 @@ func TestResultsAreInOrderOfCharges(t *testing.T) {
 	}
 }
 
-func TestWaitDeniesAtOnceBeyondDeadline(t *testing.T) {
-	g := memoryGate(t, core.Config{})
-	l := gatetest.Must(core.NewLimiter(g, limited(t, "p", core.PerMinute(1))))(t)
-	key := newKey(t, "k")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	gatetest.Must(l.Wait(ctx, key))(t)
-	d, err := l.Wait(ctx, key)
-	if !errors.Is(err, core.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) || d.Allowed || d.RetryAfter() <= 0 {
-		t.Errorf("beyond the deadline: %v, %s", err, show(d))
-	}
-	d, err = l.WaitN(ctx, key, 2)
-	if !errors.Is(err, core.ErrDenied) || errors.Is(err, context.DeadlineExceeded) || d.RetryAfter() != core.Never {
-		t.Errorf("above the burst: %v, %s", err, show(d))
-	}
-	queue := core.Must(core.NewLimiter(g, limited(t, "queue", core.LeakyBucket{Rate: 1, Per: time.Second, Capacity: 1})))
-	hour, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	for full := range 2 {
-		_, err := queue.Wait(hour, key)
-		if (full > 0) != errors.Is(err, core.ErrDenied) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("in a queue with %d of 1: %v", full, err)
-		}
-	}
-}
-
 func TestEnumerationsHaveNames(t *testing.T) {
 	for _, values := range [][]fmt.Stringer{
 		{core.FailLocal, core.FailOpen, core.FailClosed, core.FailureMode(9)},
@@ -121,72 +89,6 @@ func TestEnumerationsHaveNames(t *testing.T) {
 			} else {
 				seen[s] = true
 			}
-		}
-	}
-}
-
-// events records the events of a Gate.
-type events struct {
-	mu  sync.Mutex
-	all []core.Event
-}
-
-func (e *events) observe(_ context.Context, event core.Event) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.all = append(e.all, kept(event))
-}
-
-// kept returns a copy of a decision's event, which is used again.
-func kept(e core.Event) core.Event {
-	if e, ok := e.(*core.DecisionEvent); ok {
-		c := *e
-		c.Charges = slices.Clone(e.Charges)
-		return &c
-	}
-	return e
-}
-
-// wait returns the first event of the name, as soon as there is one.
-func (e *events) wait(t *testing.T, name fmt.Stringer) core.Event {
-	t.Helper()
-	i := -1
-	eventually(t, fmt.Sprintf("the event %v", name), func() bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		i = slices.IndexFunc(e.all, func(e core.Event) bool { return e.EventName() == name.String() })
-		return i >= 0
-	})
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.all[i]
-}
-
-// An outage is an event with its cause. A server that has lost a script is one too.
-func TestEventsOfFailures(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	var e events
-	client := s.Client(t)
-	g := redisGate(t, client, core.Config{Observe: e.observe, Timeout: busyTimeout})
-	c := core.Charge{Policy: limited(t, "p", frozen(10)), Key: newKey(t, "k"), Cost: 1}
-	if d, err := g.Decide(t.Context(), c); err != nil || !d.Allowed {
-		t.Fatal(err, show(d))
-	}
-	e.wait(t, core.OpScriptMissing)
-	s.Stop()
-	if d, err := g.Decide(t.Context(), c); err != nil || d.Source != core.SourceLocal {
-		t.Fatal(err, show(d))
-	}
-	s.Continue()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, event := range slices.Backward(e.all) { // the circuit may open before it or after it
-		if event, ok := event.(*core.DecisionEvent); ok {
-			if event.Err == nil || event.Decision.Source != core.SourceLocal {
-				t.Errorf("event of an outage: %+v", event)
-			}
-			break
 		}
 	}
 }

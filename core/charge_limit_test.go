@@ -3,11 +3,18 @@ package core_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -70,18 +77,6 @@ func TestIncomparableLimit(t *testing.T) {
 	g := memoryGate(t, core.Config{})
 	c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 2, Limit: embedded{TokenBucket: frozen(2)}}
 	admits(t, g, c)
-}
-
-func TestInvalidLogAfterAValidOne(t *testing.T) {
-	g := memoryGate(t, core.Config{})
-	c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
-	window := core.Window{Limit: 1, Width: time.Hour}
-	c.Limit = core.SlidingLog{Windows: []core.Window{window}}
-	decide(t, g, c)
-	c.Limit = core.SlidingLog{Windows: []core.Window{window, {}}}
-	if d, err := g.Decide(t.Context(), c); err == nil {
-		t.Errorf("a window without a width: %s", show(d))
-	}
 }
 
 // A cost of 0 fits any number of times.
@@ -154,4 +149,212 @@ func TestLongKeysAreKnown(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A Charge without a Cost costs 1 whatever decides on it, and one of NoCost nothing.
+func TestCostZeroMeansOne(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		p, q := limited(t, "p", frozen(4)), limited(t, "q", frozen(4))
+		key := newKey(t, "k")
+		one, none := core.Charge{Policy: p, Key: key}, core.Charge{Policy: q, Key: key, Cost: core.NoCost}
+		for i, spend := range []func() (core.Decision, error){
+			func() (core.Decision, error) { return g.Decide(t.Context(), one, none) },
+			func() (core.Decision, error) {
+				_, d, err := g.Charge(t.Context(), one, none)
+				return d, err
+			},
+			func() (core.Decision, error) {
+				_, d, err := g.Reserve(t.Context(), 0, one, none)
+				return d, err
+			},
+			func() (core.Decision, error) {
+				_, d, err := g.SpendUpTo(t.Context(), 1, one, none)
+				return d, err
+			},
+		} {
+			if d := peek(t, g, one); !d.Allowed || d.At(0).Used != int64(i) {
+				t.Errorf("before %d: %s", i, show(d))
+			}
+			d, err := spend()
+			if err != nil || !d.Allowed || d.At(0).Used != int64(i+1) || d.At(1).Used != 0 {
+				t.Errorf("%d: %s, %v", i, show(d), err)
+			}
+		}
+		if d := peek(t, g, one); d.Allowed {
+			t.Errorf("a fifth unit fits: %s", show(d))
+		}
+		if d := peek(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost}); !d.Allowed {
+			t.Errorf("nothing does not fit: %s", show(d))
+		}
+	})
+}
+
+// AllowN counts as AllowN of golang.org/x/time/rate does: 0 units are nothing.
+func TestLimiterSpendsNothingForZero(t *testing.T) {
+	g := memoryGate(t, core.Config{})
+	l := gatetest.Must(core.NewLimiter(g, limited(t, "p", core.PerHour(1))))(t)
+	key := newKey(t, "k")
+	for range 2 {
+		if d, err := l.AllowN(t.Context(), key, 0); err != nil || !d.Allowed || d.At(0).Used != 0 {
+			t.Errorf("AllowN of 0: %s, %v", show(d), err)
+		}
+	}
+	for _, n := range []int64{-1, -2} {
+		if _, err := l.AllowN(t.Context(), key, n); !errors.Is(err, core.ErrCharge) {
+			t.Errorf("AllowN of %d: %v", n, err)
+		}
+		if _, _, err := l.Reserve(t.Context(), time.Hour, key, n); !errors.Is(err, core.ErrCharge) {
+			t.Errorf("Reserve of %d: %v", n, err)
+		}
+		if _, err := l.WaitN(t.Context(), key, n); !errors.Is(err, core.ErrCharge) {
+			t.Errorf("WaitN of %d: %v", n, err)
+		}
+	}
+}
+
+// A Result is a value, so that its methods can be called on what At returns.
+func TestViolatesTellsTheWindowsThatDeny(t *testing.T) {
+	g := memoryGate(t, core.Config{})
+	log := core.SlidingLog{Windows: []core.Window{
+		{Limit: 1, Width: time.Hour}, {Limit: 5, Width: 24 * time.Hour},
+	}}
+	c := core.Charge{Policy: limited(t, "p", log), Key: newKey(t, "k"), Cost: 1}
+	if d := decide(t, g, c); d.At(0).Violates(0) || d.At(0).Violates(1) {
+		t.Errorf("an admitted charge violates a window: %s", show(d))
+	}
+	if d := decide(t, g, c); !d.At(0).Violates(0) || d.At(0).Violates(1) {
+		t.Errorf("want the window of an hour alone to deny: %s", show(d))
+	}
+}
+
+// A window denies nothing if a longer one has no larger limit.
+func TestShorterWindowWithoutSmallerLimit(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		c := core.Charge{Key: newKey(t, "k"), Policy: limited(t, "p", core.SlidingLog{Windows: []core.Window{
+			{Limit: 5, Width: time.Second}, {Limit: 2, Width: time.Hour},
+		}})}
+		decide(t, g, c)
+		decide(t, g, c)
+		d := decide(t, g, c)
+		if r := d.At(0); d.Allowed || r.Violates(0) || !r.Violates(1) || r.Remaining != 0 || r.Limit != 2 {
+			t.Error(show(d))
+		}
+	})
+}
+
+func TestPeekTellsUsage(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		key := newKey(t, "acme")
+		api, free, none := limited(t, "api", frozen(10)), limited(t, "free", core.Unlimited{}), limited(t, "none", core.DenyAll{})
+		plan := limited(t, "plan", frozen(3))
+		decide(t, g, core.Charge{Policy: api, Key: key, Cost: 4}, core.Charge{Policy: plan, Key: key, Cost: 3})
+		decide(t, g, core.Charge{Policy: plan, Key: key, Cost: 1}) // is denied
+		for range 2 {
+			d, err := g.Peek(t.Context(), ask(key, api, free, none, plan)...)
+			if err != nil || d.Len() != 4 {
+				t.Fatalf("%v, %s", err, show(d))
+			}
+			for i, want := range []struct {
+				known                  bool
+				limit, used, remaining int64
+			}{{true, 10, 4, 6}, {false, 0, 0, 0}, {true, 0, 0, 0}, {true, 3, 3, 0}} {
+				if r := d.At(i); r.Known != want.known || r.Limit != want.limit || r.Used != want.used || r.Remaining != want.remaining {
+					t.Errorf("result %d, want %v: %s", i, want, show(d))
+				}
+			}
+		}
+		if d := peek(t, g, ask(newKey(t, "other"), api)...); d.At(0).Used != 0 {
+			t.Errorf("another key: %s", show(d))
+		}
+	})
+}
+
+// ask returns charges that only ask how a key stands under policies.
+func ask(key core.Key, policies ...*core.Policy) (charges []core.Charge) {
+	for _, p := range policies {
+		charges = append(charges, core.Charge{Policy: p, Key: key, Cost: core.NoCost})
+	}
+	return charges
+}
+
+// TestConformance proves that n are back at most one bucket after the window, and none before.
+func TestAnyWindow(t *testing.T) {
+	for name, tt := range map[string]struct{ got, want core.SlidingWindow }{
+		"second": {core.AnySecond(10), core.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 50}},
+		"minute": {core.AnyMinute(10), core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 60}},
+		"hour":   {core.AnyHour(10), core.SlidingWindow{Limit: 10, Window: time.Hour, Buckets: 60}},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, tt.got, tt.want)
+		}
+	}
+}
+
+// Some services refuse scripts with more than 3,999 arguments. A crowd of callers stays below that,
+// also if each has limits of its own, as plans give them.
+func TestArgumentsOfScriptsAreBounded(t *testing.T) {
+	t.Parallel()
+	window := func(limit, n int) core.Window {
+		return core.Window{Limit: int64(limit), Width: time.Duration(n) * time.Hour}
+	}
+	for name, tt := range map[string]struct {
+		charges int
+		limit   func(caller int) core.Algorithm
+	}{
+		"sliding logs": {4, func(i int) core.Algorithm {
+			return core.SlidingLog{Windows: []core.Window{
+				window(1000+i, 1), window(2000+i, 2), window(3000+i, 3), window(4000+i, 4),
+			}}
+		}},
+		"buckets": {16, func(i int) core.Algorithm { return core.TokenBucket{Burst: int64(1000 + i)} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			client := s.Client(t)
+			var largest atomic.Int64 // the most KEYS and ARGV of one script
+			client.AddHook(onScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+				for _, cmd := range cmds {
+					n := int64(len(cmd.Args()) - 3)
+					for most := largest.Load(); n > most && !largest.CompareAndSwap(most, n); most = largest.Load() {
+					}
+				}
+				return send()
+			}))
+			g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+			var policies []*core.Policy
+			for j := range tt.charges {
+				policies = append(policies, limited(t, fmt.Sprint("p", j), tt.limit(0)))
+			}
+			var callers sync.WaitGroup
+			for i := range 600 {
+				callers.Go(func() {
+					key, limit := newKey(t, fmt.Sprint("k", i)), tt.limit(i)
+					var charges []core.Charge
+					for _, p := range policies {
+						charges = append(charges, core.Charge{Policy: p, Key: key, Limit: limit})
+					}
+					for range 3 {
+						r, d, err := g.Charge(t.Context(), charges...)
+						if err != nil || !d.Allowed || d.Source != core.SourceRedis {
+							t.Errorf("%s, %v", show(d), err)
+							return
+						}
+						worked(t, r.Cancel(t.Context()))
+					}
+					if d := peek(t, g, charges...); d.At(0).Used != 0 {
+						t.Errorf("%s", show(d))
+					}
+				})
+			}
+			callers.Wait()
+			most := largest.Load()
+			t.Logf("the largest script had %d arguments", most)
+			if most > trips.MaxArguments || most < trips.MaxArguments/4 {
+				t.Errorf("the largest script had %d arguments, want at most %d, and not far from it",
+					most, trips.MaxArguments)
+			}
+		})
+	}
 }

@@ -409,11 +409,6 @@ var vectors = []vector{
 		},
 	},
 	{
-		name:   "minute",
-		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.PeriodMinute, In: lordHowe}},
-		steps:  []step{{time.Second, "decide 1", "1 used, 1 left, next 59s, reset 59s"}},
-	},
-	{
 		name:   "hour in which the clocks go back by half an hour",
 		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.PeriodHour, In: lordHowe}},
 		at:     time.Date(2026, 4, 4, 14, 30, 0, 0, time.UTC),
@@ -421,16 +416,6 @@ var vectors = []vector{
 			{0, "decide 2", "2 used, 0 left, next 30m0s, reset 30m0s"},
 			{30 * time.Minute, "decide 1", "1 used, 1 left, next 30m0s, reset 30m0s"},
 		},
-	},
-	{
-		name:   "week",
-		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.PeriodWeek, In: time.UTC}},
-		steps:  []step{{0, "decide 1", "1 used, 1 left, next 60h0m0s, reset 60h0m0s"}},
-	},
-	{
-		name:   "year",
-		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.PeriodYear, In: time.UTC}},
-		steps:  []step{{0, "decide 1", "1 used, 1 left, next 972h0m0s, reset 972h0m0s"}},
 	},
 	{
 		name: "log whose short window admits less",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -186,82 +187,6 @@ func TestCachedDenialCountsDown(t *testing.T) {
 	}
 }
 
-// While other callers may spend what is left of a key, Redis decides every larger request: the wait
-// grows with what they spend.
-func TestDenialWithRoomForLessAsksRedis(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name  string
-		spend int64
-		after time.Duration
-	}{
-		{"room for less", 5, 0},
-		{"room for less after a while", 6, 200 * time.Millisecond},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
-				c := core.Charge{Policy: limited(t, "p", core.PerSecond(6)), Key: newKey(t, "k"), Cost: tt.spend}
-				decide(t, gates.Gate, c)
-				c.Cost = 2
-				decide(t, gates.Gate, c) // denied
-				gates.clock.Advance(tt.after)
-				other := c
-				other.Cost = 1
-				decide(t, gates.uncached, other)
-				var d core.Decision
-				if !gates.asksRedis(func() { d = decide(t, gates.Gate, c) }) || d.Allowed {
-					t.Fatalf("Redis was not asked, or it allowed: %s", show(d))
-				}
-				// The request passes after the announced wait, and not a microsecond earlier.
-				wait := d.RetryAfter()
-				gates.clock.Advance(wait - time.Microsecond)
-				if d := decide(t, gates.Gate, c); d.Allowed {
-					t.Error("the charge passed before its wait was over")
-				}
-				gates.clock.Advance(time.Microsecond)
-				if d := decide(t, gates.Gate, c); !d.Allowed {
-					t.Errorf("the charge was denied after its wait: %s", show(d))
-				}
-			})
-		})
-	}
-}
-
-// If several charges deny, each denies for as long as its own limit has no room.
-func TestCachedDenialOfSeveralCharges(t *testing.T) {
-	t.Parallel()
-	eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
-		key := newKey(t, "k")
-		charges := []core.Charge{
-			{Policy: limited(t, "p", core.TokenBucket{Rate: 10, Per: time.Second, Burst: 1}), Key: key, Cost: 1},
-			{Policy: limited(t, "q", core.TokenBucket{Rate: 2, Per: time.Second, Burst: 1}), Key: key, Cost: 1},
-			{Policy: newPolicy(t, core.PolicyConfig{Name: "s", Algorithm: core.TokenBucket{Rate: 5, Per: time.Second, Burst: 1}, Shadow: true}), Key: key, Cost: 1},
-		}
-		decide(t, gates.Gate, charges...)
-		decide(t, gates.Gate, charges...)
-		asks := 0
-		for range 500 {
-			if gates.asksRedis(func() {
-				want := peek(t, gates.uncached, charges...)
-				d := decide(t, gates.Gate, charges...)
-				for i := range d.Len() {
-					if r, w := d.At(i), want.At(i); r.Allowed != w.Allowed || r.RetryAfter != w.RetryAfter || r.Violates(0) != w.Violates(0) || r.Known && r.Used != w.Used {
-						t.Errorf("got %s\nwant %s", show(d), show(want))
-					}
-				}
-			}) {
-				asks++
-			}
-			gates.clock.Advance(time.Millisecond)
-		}
-		if asks > 1 { // once, when the first charge has room again that others may spend
-			t.Errorf("asked Redis %d times", asks)
-		}
-		admits(t, gates.Gate, charges...)
-	})
-}
-
 // A remembered block does not hide that another limit may deny for longer, whatever was asked when
 // it was remembered.
 func TestRememberedBlockHidesNoLongerWait(t *testing.T) {
@@ -364,37 +289,6 @@ func TestCachedDenialWhileRedisIsDown(t *testing.T) {
 		if d, err := g.Decide(t.Context(), c); err != nil || d.Allowed != (i == 0) || d.Source != core.SourceLocal {
 			t.Errorf("%v, %v, %s", err, d.Source, show(d))
 		}
-	}
-}
-
-func TestCachedDenialIsObserved(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	var seen []core.DecisionEvent
-	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: func(_ context.Context, e core.Event) {
-		if e, ok := e.(*core.DecisionEvent); ok {
-			seen = append(seen, *e)
-		}
-	}})
-	g.InjectClock(micros(newClock()))
-	c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 2}
-	for range 2 {
-		decide(t, g, c)
-	}
-	if e := seen[1]; len(seen) != 2 || e.Op != core.OpDecide || e.Err != nil || e.Decision.Allowed || e.Decision.Source != core.SourceCache {
-		t.Errorf("%+v", seen)
-	}
-	if core.SourceCache.String() != "cache" {
-		t.Error(core.SourceCache)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := g.Decide(ctx, c); err == nil {
-		t.Error("a caller with a cancelled context got an answer")
-	}
-	worked(t, g.Close(t.Context()))
-	if _, err := g.Decide(t.Context(), c); err == nil {
-		t.Error("a closed Gate decided")
 	}
 }
 
@@ -531,4 +425,175 @@ func TestCachedDenialsAgreeWithRedis(t *testing.T) {
 		}
 		t.Logf("%d denials came from the cache", known)
 	})
+}
+
+// plans are the limits of a key that changes its plan.
+var plans = []core.Algorithm{frozen(3), frozen(5), core.SlidingWindow{Limit: 3, Window: time.Hour}}
+
+func TestCachedDenialIsDropped(t *testing.T) {
+	t.Parallel()
+	c := func(t *testing.T, cost int64) core.Charge {
+		return core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(plans...)}), Key: newKey(t, "k"), Cost: cost}
+	}
+	tests := []struct {
+		name    string
+		do      func(t *testing.T, gates *cachedGate, c core.Charge, r *core.Reservation) core.Decision
+		allowed bool
+		source  core.Source
+	}{
+		{"nothing", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+			return decide(t, gates.Gate, c)
+		}, false, core.SourceCache},
+		{"the same cost, by its zero value", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+			c.Cost = 0
+			return decide(t, gates.Gate, c)
+		}, false, core.SourceCache},
+		{"Peek", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+			return peek(t, gates.Gate, c)
+		}, false, core.SourceRedis},
+		{"SpendUpTo", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+			_, d, err := atMost(gates.Gate, t.Context(), c)
+			if err != nil {
+				t.Error(err)
+			}
+			return d
+		}, false, core.SourceRedis},
+		{"Reserve", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+			_, d := reserve(t, gates.Gate, time.Hour, c)
+			return d
+		}, false, core.SourceRedis},
+		{"a smaller cost", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+			c.Cost = core.NoCost
+			return decide(t, gates.Gate, c)
+		}, true, core.SourceRedis},
+		{"Reset", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+			worked(t, gates.Reset(t.Context(), c))
+			return decide(t, gates.Gate, c)
+		}, true, core.SourceRedis},
+		{"Cancel", func(t *testing.T, gates *cachedGate, c core.Charge, r *core.Reservation) core.Decision {
+			cancel(t, r)
+			return decide(t, gates.Gate, c)
+		}, true, core.SourceRedis},
+		{"Settle for less", func(t *testing.T, gates *cachedGate, c core.Charge, r *core.Reservation) core.Decision {
+			settle(t, r, 1)
+			return decide(t, gates.Gate, c)
+		}, true, core.SourceRedis},
+		{"Settle for more", func(t *testing.T, gates *cachedGate, c core.Charge, r *core.Reservation) core.Decision {
+			settle(t, r, 4)
+			return decide(t, gates.Gate, c)
+		}, false, core.SourceRedis},
+		{"a raised limit", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+			d, err := gates.Decide(t.Context(), under(1, c)...)
+			if err != nil {
+				t.Error(err)
+			}
+			return d
+		}, true, core.SourceRedis},
+		{"another algorithm", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+			d, err := gates.Decide(t.Context(), under(2, c)...)
+			if err != nil {
+				t.Error(err)
+			}
+			return d
+		}, true, core.SourceRedis},
+		{"another policy of the same name", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+			c.Policy = limited(t, "p", plans[1])
+			return decide(t, gates.Gate, c)
+		}, true, core.SourceRedis},
+		{"Reset by another process, at once", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+			worked(t, gates.uncached.Reset(t.Context(), c))
+			gates.clock.Advance(time.Second - time.Microsecond)
+			return decide(t, gates.Gate, c)
+		}, false, core.SourceCache},
+		{"Reset by another process, a second later", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+			worked(t, gates.uncached.Reset(t.Context(), c))
+			gates.clock.Advance(time.Second)
+			return decide(t, gates.Gate, c)
+		}, true, core.SourceRedis},
+		{"a charge that a later denial refunds", func(t *testing.T, gates *cachedGate, c core.Charge, r *core.Reservation) core.Decision {
+			settle(t, r, 2)
+			gates.SplitByOutermost()
+			full := core.Charge{Policy: limited(t, "full", frozen(1)), Key: newKey(t, "other"), Cost: 1}
+			decide(t, gates.Gate, full)
+			c.Cost = 1
+			if d := decide(t, gates.Gate, c, full); d.Allowed || !d.At(0).Allowed {
+				t.Errorf("not refunded: %s", show(d))
+			}
+			return decide(t, gates.Gate, c)
+		}, true, core.SourceRedis},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
+				c := c(t, 3)
+				r, _ := reserve(t, gates.Gate, 0, c)
+				c.Cost = 1
+				decide(t, gates.Gate, c)
+				if gates.asksRedis(func() { decide(t, gates.Gate, c) }) {
+					t.Error("the denial is not cached")
+				}
+				if d := tt.do(t, gates, c, r); d.Allowed != tt.allowed || d.Source != tt.source {
+					t.Errorf("%v: %s", d.Source, show(d))
+				}
+			})
+		})
+	}
+}
+
+// Neither a denial nor a reset whose reply is late hides that the key was reset.
+func TestConcurrentDenialAndReset(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, slow := range []string{"evalsha", "del"} {
+		t.Run(slow, func(t *testing.T) {
+			client := s.Client(t)
+			g := redisGate(t, client, core.Config{Prefix: s.Prefix + slow[:1]})
+			one := core.FixedWindow{Limit: 1, Window: 24 * time.Hour, FromFirst: true}
+			c := core.Charge{Policy: limited(t, "p", one), Key: newKey(t, "k"), Cost: 1}
+			decide(t, g, c)
+			if slow == "del" {
+				decide(t, g, c)
+			}
+			// Replies to one command are held after the server has run it.
+			held, let := make(chan struct{}), make(chan struct{})
+			client.AddHook(gatetest.OnCommands(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+				err := send()
+				if cmds[0].Name() == slow {
+					held <- struct{}{}
+					<-let
+				}
+				return err
+			}))
+			done := make(chan core.Decision, 1)
+			reset := func() {
+				worked(t, g.Reset(context.Background(), c))
+			}
+			if slow == "evalsha" {
+				go func() { d, _ := g.Decide(context.Background(), c); done <- d }()
+				<-held
+				reset()
+			} else {
+				go func() { reset(); done <- core.Decision{} }()
+				<-held
+				if d := decide(t, g, c); !d.Allowed {
+					t.Errorf("during the reset: %s", show(d))
+				}
+				decide(t, g, c)
+			}
+			let <- struct{}{}
+			if d := <-done; d.Allowed {
+				t.Errorf("held: %s", show(d))
+			}
+			if slow == "evalsha" {
+				go func() {
+					<-held
+					let <- struct{}{}
+				}()
+			}
+			d := decide(t, g, c)
+			if allowed := slow == "evalsha"; d.Allowed != allowed || d.Source != core.SourceRedis {
+				t.Errorf("%v: %s", d.Source, show(d))
+			}
+		})
+	}
 }

@@ -11,18 +11,9 @@ import (
 
 // Do not take the error of Decide for the denial. A denial is a Decision, and its error is nil.
 func ExampleGate_Decide_incorrect() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
-	if err != nil {
-		log.Fatal(err)
-	}
-	api, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(1)})
-	if err != nil {
-		log.Fatal(err)
-	}
-	user, err := core.NewKey("user-1")
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{Clock: new(core.ManualClock).Now}))
+	api := core.Must(core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(1)}))
+	user := core.Must(core.NewKey("user-1"))
 	served := 0
 	for range 5 {
 		_, err := gate.Decide(context.Background(), core.Charge{Policy: api, Key: user, Cost: 1})
@@ -38,22 +29,10 @@ func ExampleGate_Decide_incorrect() {
 // Do not decide limits that belong together one after the other. The first stays spent when the
 // second denies.
 func ExampleGate_Decide_incorrectOneByOne() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
-	if err != nil {
-		log.Fatal(err)
-	}
-	perUser, err := core.NewPolicy(core.PolicyConfig{Name: "user", Algorithm: core.PerHour(10)})
-	if err != nil {
-		log.Fatal(err)
-	}
-	perTenant, err := core.NewPolicy(core.PolicyConfig{Name: "tenant", Algorithm: core.PerHour(3)})
-	if err != nil {
-		log.Fatal(err)
-	}
-	tenant, err := core.NewKey("acme")
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{Clock: new(core.ManualClock).Now}))
+	perUser := core.Must(core.NewPolicy(core.PolicyConfig{Name: "user", Algorithm: core.PerHour(10)}))
+	perTenant := core.Must(core.NewPolicy(core.PolicyConfig{Name: "tenant", Algorithm: core.PerHour(3)}))
+	tenant := core.Must(core.NewKey("acme"))
 	ctx, served := context.Background(), 0
 	for range 10 {
 		user, err := gate.Decide(ctx, core.Charge{Policy: perUser, Key: tenant, Cost: 1})
@@ -77,18 +56,9 @@ func ExampleGate_Decide_incorrectOneByOne() {
 
 // Do not act at once on a reservation for later. Wait for Delay, or reserve with a maxWait of 0.
 func ExampleGate_Reserve_incorrect() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
-	if err != nil {
-		log.Fatal(err)
-	}
-	calls, err := core.NewPolicy(core.PolicyConfig{Name: "calls", Algorithm: core.PerMinute(1)})
-	if err != nil {
-		log.Fatal(err)
-	}
-	upstream, err := core.NewKey("payments")
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{Clock: new(core.ManualClock).Now}))
+	calls := core.Must(core.NewPolicy(core.PolicyConfig{Name: "calls", Algorithm: core.PerMinute(1)}))
+	upstream := core.Must(core.NewKey("payments"))
 	charge := core.Charge{Policy: calls, Key: upstream, Cost: 1}
 	for range 3 {
 		r, d, err := gate.Reserve(context.Background(), time.Hour, charge)
@@ -106,18 +76,9 @@ func ExampleGate_Reserve_incorrect() {
 // Do not send or sleep for RetryAfter before comparing it with Never, the wait of a request that no
 // wait can admit.
 func ExampleDecision_RetryAfter_incorrect() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
-	if err != nil {
-		log.Fatal(err)
-	}
-	api, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(10)})
-	if err != nil {
-		log.Fatal(err)
-	}
-	user, err := core.NewKey("user-1")
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{Clock: new(core.ManualClock).Now}))
+	api := core.Must(core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(10)}))
+	user := core.Must(core.NewKey("user-1"))
 	charge := core.Charge{Policy: api, Key: user, Cost: 11} // more than the burst
 	d, err := gate.Decide(context.Background(), charge)
 	if err != nil {
@@ -134,20 +95,8 @@ func ExampleDecision_RetryAfter_incorrect() {
 // Do not join the parts of a key yourself. Give them to NewKey, which keeps different paths
 // different.
 func ExampleNewKey_incorrect() {
-	joined := func(tenant, user string) core.Key {
-		key, err := core.NewKey(tenant + ":" + user) // wrong
-		if err != nil {
-			log.Fatal(err)
-		}
-		return key
-	}
-	parts := func(tenant, user string) core.Key {
-		key, err := core.NewKey(tenant, user)
-		if err != nil {
-			log.Fatal(err)
-		}
-		return key
-	}
+	joined := func(tenant, user string) core.Key { return core.Must(core.NewKey(tenant + ":" + user)) } // wrong
+	parts := func(tenant, user string) core.Key { return core.Must(core.NewKey(tenant, user)) }
 	fmt.Println(joined("acme", "eu:bob") == joined("acme:eu", "bob"))
 	fmt.Println(parts("acme", "eu:bob") == parts("acme:eu", "bob"))
 	// Output:

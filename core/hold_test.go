@@ -2,12 +2,18 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
@@ -324,3 +330,447 @@ func TestManyExpiredHoldsGoBackInSteps(t *testing.T) {
 		})
 	}
 }
+
+// settles tells a test of each attempt to settle, and counts them.
+func settles(told chan error) core.Config {
+	return core.Config{Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
+		if isOp(e, core.OpSettle) {
+			told <- e.(*core.ReservationEvent).Err
+		}
+	}}
+}
+
+// A Settle whose reply is lost has counted. What is held is sent again, and counts once. What is not held
+// is not settled again, because nothing tells whether it was.
+func TestUnheldChargesAreSettledOnce(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g, loses, told := losingGate(t, s)
+		held, key := heldFor(t, time.Hour), newKey(t, "k")
+		refunded, raised := limited(t, "refunded", frozen(10)), limited(t, "raised", frozen(10))
+		postpaid := newPolicy(t, core.PolicyConfig{Name: "postpaid", Algorithm: frozen(10), Hold: time.Hour})
+		decide(t, g, core.Charge{Policy: refunded, Key: key, Cost: 4}) // somebody else's
+		r := charge(t, g, core.Charge{Policy: held, Key: key, Cost: 4}, core.Charge{Policy: refunded, Key: key, Cost: 2},
+			core.Charge{Policy: raised, Key: key, Cost: 1}, core.Charge{Policy: postpaid, Key: key, Cost: core.NoCost})
+		loses.Store(true)
+		if err := r.Settle(t.Context(), 3, 0, 4, 3); !errors.Is(err, errReplyLost) {
+			t.Error(err)
+		}
+		if err := <-told; !errors.Is(err, errReplyLost) {
+			t.Errorf("the failure was not told: %v", err)
+		}
+		worked(t, <-told)
+		for p, want := range map[*core.Policy]int64{held: 3, refunded: 4, raised: 4, postpaid: 3} {
+			if n := used(t, g, p, key); n != want {
+				t.Errorf("%s: %d units are in use, want %d", p.Name(), n, want)
+			}
+		}
+	})
+}
+
+// A panic in a hook of the client is a failure of a renewal, which is tried again.
+func TestRenewalSurvivesPanics(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	var on atomic.Bool
+	hit := make(chan struct{}, 100)
+	client.AddHook(onScripts(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+		if on.Load() {
+			hit <- struct{}{}
+			panic("hook")
+		}
+		return send()
+	}))
+	g := redisGate(t, client, core.Config{})
+	p, key := heldFor(t, 3*time.Second), newKey(t, "k")
+	r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+	on.Store(true)
+	<-hit
+	on.Store(false)
+	settle(t, r, 3)
+	wantUsed(t, g, p, key, 3)
+}
+
+// losingGate returns a Gate whose client loses the reply to the next script when loses is set. The Gate
+// tells of each attempt to settle.
+func losingGate(t *testing.T, s *redistest.Server) (g *core.Gate, loses *atomic.Bool, told chan error) {
+	t.Helper()
+	told, loses = make(chan error, 100), new(atomic.Bool)
+	client := s.Client(t)
+	client.AddHook(onScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		err := send()
+		if err == nil && loses.Swap(false) {
+			return fail(cmds, errReplyLost)
+		}
+		return err
+	}))
+	cfg := settles(told)
+	cfg.Prefix = s.Prefix
+	return redisGate(t, client, cfg), loses, told
+}
+
+var errReplyLost = errors.New("the reply was lost")
+
+// A caller that leaves while a charge with a Hold is on its way leaves nothing spent: nobody would
+// settle it. The first decision of a Gate is sent by another goroutine, the later ones by the
+// caller's own.
+func TestCallerThatLeavesLeavesNoHold(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		var leave atomic.Pointer[context.CancelFunc] // when the next script is sent
+		client.AddHook(onScripts(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+			if leave := leave.Swap(nil); leave != nil {
+				(*leave)()
+			}
+			return send()
+		}))
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		p, key := heldFor(t, time.Hour), newKey(t, "k")
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			leave.Store(&cancel)
+			r, d, err := g.Charge(ctx, core.Charge{Policy: p, Key: key, Cost: 4})
+			if r != nil || d.Allowed || !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, %v", show(d), err)
+			}
+			wantUsed(t, g, p, key, 0)
+		}
+	})
+}
+
+func monthOf(limit int64) core.Algorithm {
+	return core.Calendar{Limit: limit, Every: core.PeriodMonth, In: time.UTC}
+}
+
+// A denial that what is held causes tells a short wait. One that it does not cause tells the true
+// wait.
+func TestHeldUnitsAreNoNever(t *testing.T) {
+	t.Parallel()
+	const short = 3 * time.Second // nothing was settled yet
+	hourly := core.TokenBucket{Rate: 2000, Per: 1000 * time.Hour, Burst: 2000}
+	for name, test := range map[string]struct {
+		limit             core.Algorithm
+		hold              time.Duration
+		spent, held, cost int64
+		short             bool
+	}{
+		"a month, held":               {monthOf(2000), time.Minute, 0, 1500, 600, true},
+		"a bucket, held":              {hourly, time.Minute, 500, 1500, 1000, true},
+		"a bucket, spent":             {hourly, time.Minute, 1900, 100, 1000, false},
+		"a log, held":                 {core.SlidingLog{Windows: []core.Window{{Limit: 2000, Width: 24 * time.Hour}}}, time.Minute, 500, 1500, 1000, true},
+		"a shorter Hold":              {monthOf(2000), 2 * time.Second, 0, 2000, 1, true},
+		"a true wait that is shorter": {core.PerSecond(10), time.Minute, 0, 10, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+				p := newPolicy(t, core.PolicyConfig{Name: "budget", Algorithm: test.limit, Hold: test.hold})
+				key := newKey(t, "acme")
+				c := func(n int64) core.Charge { return core.Charge{Policy: p, Key: key, Cost: n} }
+				if test.spent > 0 {
+					decide(t, g, c(test.spent))
+				}
+				if test.held > 0 {
+					r := charge(t, g, c(test.held))
+					defer runtime.KeepAlive(r)
+				}
+				d := decide(t, g, c(test.cost))
+				r := d.At(0)
+				if d.Allowed || r.Held != test.held || r.Used != test.spent+test.held {
+					t.Fatal(show(d))
+				}
+				if !test.short {
+					if r.KeptAfter() != 0 || r.RetryAfter > 0 && r.RetryAfter == min(short, test.hold) {
+						t.Error(show(d))
+					}
+					return
+				}
+				if r.RetryAfter != min(short, test.hold) || d.RetryAfter() != r.RetryAfter || r.KeptAfter() <= short {
+					t.Error(show(d))
+				}
+			})
+		})
+	}
+}
+
+// The wait is as long as reservations were held lately, at most 30 s and the Hold.
+func TestWaitForHeldUnitsIsLearnt(t *testing.T) {
+	for _, test := range []struct {
+		hold, lasts, want time.Duration
+	}{
+		{time.Minute, 10 * time.Second, 10 * time.Second},
+		{time.Minute, 10 * time.Millisecond, time.Second},
+		{time.Minute, time.Hour, 30 * time.Second},
+		{5 * time.Second, time.Hour, 5 * time.Second},
+	} {
+		t.Run(fmt.Sprint(test.lasts, " of ", test.hold), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := memoryGate(t, core.Config{})
+				p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), Hold: test.hold})
+				key := newKey(t, "k")
+				for range 50 {
+					r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 9})
+					time.Sleep(test.lasts)
+					settle(t, r, 0)
+				}
+				r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 9})
+				d := decide(t, g, core.Charge{Policy: p, Key: key, Cost: 2})
+				if d.RetryAfter() != test.want || d.At(0).KeptAfter() != core.Never {
+					t.Error(show(d))
+				}
+				settle(t, r, 0)
+			})
+		})
+	}
+}
+
+// Limiter.Wait waits for what is held, although it never comes back by itself.
+func TestLimiterWaitsForHeldUnits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		p, key := heldFor(t, time.Minute), newKey(t, "k")
+		l := gatetest.Must(core.NewLimiter(g, p))(t)
+		r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 10})
+		start := time.Now()
+		time.AfterFunc(10*time.Second, func() { settle(t, r, 9) })
+		if d, err := l.Wait(t.Context(), key); err != nil || time.Since(start) < 10*time.Second {
+			t.Errorf("after %v: %s, %v", time.Since(start), show(d), err)
+		}
+		if d, err := l.Wait(t.Context(), key); err == nil {
+			t.Errorf("what is spent was waited for: %s", show(d))
+		}
+	})
+}
+
+// A denial tells a short wait exactly if the charge fits once everything that runs is cancelled.
+func TestDenialKnowsWhatCancelsWouldGiveBack(t *testing.T) {
+	limits := []core.Algorithm{
+		frozen(20), monthOf(20), core.FixedWindow{Limit: 20, Window: time.Hour},
+		core.FixedWindow{Limit: 20, Window: time.Hour, FromFirst: true},
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		c := newClock()
+		g := gatetest.Must(core.NewMemory(core.Config{Clock: c.Now}))(t)
+		defer g.Close(t.Context())
+		p, err := core.NewPolicy(core.PolicyConfig{
+			Name: "p", Algorithm: rapid.SampledFrom(limits).Draw(t, "limit"), Hold: 90 * time.Minute,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := core.NewKey("k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		charge := func(name string) core.Charge {
+			return core.Charge{Policy: p, Key: key, Cost: rapid.Int64Range(1, 21).Draw(t, name)}
+		}
+		var running []*core.Reservation
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			switch at := len(running) - 1; rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0:
+				_, err = g.Decide(t.Context(), charge("spent"))
+			case 1, 2:
+				var r *core.Reservation
+				if r, _, err = g.Charge(t.Context(), charge("held")); r != nil {
+					running = append(running, r)
+				}
+			case 3:
+				if at >= 0 {
+					at = rapid.IntRange(0, at).Draw(t, "which")
+					err = running[at].Settle(t.Context(), rapid.Int64Range(0, 25).Draw(t, "used"))
+					running = slices.Delete(running, at, at+1)
+				}
+			case 4:
+				c.Advance(time.Duration(rapid.IntRange(0, 70).Draw(t, "minutes")) * time.Minute)
+			case 5:
+				for _, r := range running {
+					_, _ = r.Renew()
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		asked := charge("asked")
+		d := gatetest.Must(g.Peek(t.Context(), asked))(t)
+		if d.Allowed {
+			return
+		}
+		for _, r := range running {
+			noError(t, r.Cancel(t.Context()))
+		}
+		after := gatetest.Must(g.Peek(t.Context(), asked))(t)
+		if after.Allowed != (d.At(0).KeptAfter() > 0) || after.At(0).Held != 0 {
+			t.Fatalf("before %s\nafter %s", show(d), show(after))
+		}
+	})
+}
+
+// What is settled or cancelled while Redis refuses is sent again until Redis has it, and counts
+// once, with and without a hold and after the hold has ended.
+func TestSettlesOutliveRefusals(t *testing.T) {
+	t.Parallel()
+	holds := map[string]time.Duration{"no hold": 0, "a hold": time.Hour, "a hold that ends": shortHold}
+	for name, begin := range refusals {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+			admin := s.Client(t)
+			do(t, admin, appUser...)
+			client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" })
+			hook := new(answers)
+			client.AddHook(onScripts(hook.answer))
+			told := make(chan error, 100)
+			timeout := longTimeout // a settle without an answer would not be sent again
+			if name == "dead" {
+				timeout = busyTimeout
+			}
+			g := redisGate(t, client, core.Config{Timeout: timeout, Observe: func(_ context.Context, e core.Event) {
+				if isOp(e, core.OpSettle) || isOp(e, core.OpCancel) {
+					told <- e.(*core.ReservationEvent).Err
+				}
+			}})
+			key := newKey(t, "k")
+			policies := make(map[string]*core.Policy)
+			var open []func() error
+			for hold, d := range holds {
+				for what, units := range map[string]int64{"less": 3, "more": 7, "nothing": 0, "cancel": -1} {
+					name := strings.ReplaceAll(hold+" "+what, " ", "-")
+					p := newPolicy(t, core.PolicyConfig{Name: name, Algorithm: frozen(20), Hold: d})
+					policies[name] = p
+					decide(t, g, core.Charge{Policy: p, Key: key, Cost: 2}) // somebody else's
+					r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 5})
+					open = append(open, func() error {
+						if units < 0 {
+							return r.Cancel(t.Context())
+						}
+						return r.Settle(t.Context(), units)
+					})
+				}
+			}
+			end := begin(t, s, admin, hook)
+			if name == "dead" { // what is on its way when the circuit opens may have been settled
+				eventually(t, "the circuit is open", func() bool {
+					d, err := g.Peek(t.Context(), core.Charge{Policy: policies["no-hold-less"], Key: key})
+					return err == nil && errors.Is(d.Cause, core.ErrCircuitOpen)
+				})
+			}
+			for _, settle := range open {
+				if err := settle(); err == nil {
+					t.Error("settled while Redis refuses")
+				}
+				if err := <-told; err == nil {
+					t.Error("the failure was not told")
+				}
+			}
+			<-time.After(shortHold) // ends
+			end()
+			for range open {
+				select {
+				case err := <-told:
+					if err != nil {
+						t.Error(err)
+					}
+				case <-time.After(longTimeout):
+					t.Fatal("not settled")
+				}
+			}
+			for name, p := range policies {
+				want := int64(2)
+				switch {
+				case strings.HasSuffix(name, "less"):
+					want = 5
+				case strings.HasSuffix(name, "more"):
+					want = 9
+				}
+				if n := used(t, g, p, key); n != want {
+					t.Errorf("%s: %d units are in use, want %d", name, n, want)
+				}
+			}
+		})
+	}
+}
+
+const shortHold = time.Second
+
+// appUser makes the user of the Gate.
+var appUser = []any{"ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"}
+
+// refusals are ways in which Redis refuses, until the func that they return is called.
+var refusals = map[string]func(
+	t *testing.T, s *redistest.Server, admin *redis.Client, h *answers,
+) (end func()){
+	"NOPERM": func(t *testing.T, _ *redistest.Server, admin *redis.Client, _ *answers) func() {
+		do(t, admin, "ACL", "SETUSER", "app", "-evalsha", "-eval")
+		return func() { do(t, admin, "ACL", "SETUSER", "app", "+evalsha", "+eval") }
+	},
+	"WRONGPASS": func(t *testing.T, _ *redistest.Server, admin *redis.Client, _ *answers) func() {
+		do(t, admin, "ACL", "SETUSER", "app", "<secret", ">other")
+		do(t, admin, "CLIENT", "KILL", "USER", "app")
+		return func() { do(t, admin, "ACL", "SETUSER", "app", ">secret") }
+	},
+	"LOADING": func(_ *testing.T, _ *redistest.Server, _ *redis.Client, h *answers) func() {
+		h.with("LOADING Redis is loading the dataset in memory")
+		return func() { h.with("") }
+	},
+	"NOREPLICAS": func(t *testing.T, _ *redistest.Server, admin *redis.Client, _ *answers) func() {
+		do(t, admin, "CONFIG", "SET", "min-replicas-to-write", "1")
+		return func() { do(t, admin, "CONFIG", "SET", "min-replicas-to-write", "0") }
+	},
+	"dead": func(t *testing.T, s *redistest.Server, admin *redis.Client, _ *answers) func() {
+		s.Kill()
+		return func() {
+			s.Restart()
+			do(t, admin, appUser...)
+		}
+	},
+}
+
+// What an answer does not tell to have changed nothing may have been settled: without a hold it stays
+// as it is.
+func TestDoubtfulSettleIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{
+		"upstream failure",
+		"ERR Connection timed out",
+		"ERR The user executing the script can't run this command or subcommand script: abc, on @user_script:1.",
+		"NOPERM this user has no permissions to run the 'set' command script: abc, on @user_script:1.",
+	} {
+		t.Run(answer, func(t *testing.T) {
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+				client, hook := s.Client(t), new(answers)
+				client.AddHook(onScripts(hook.answer))
+				g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+				p, key := limited(t, "p", frozen(20)), newKey(t, "k")
+				r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 5})
+				hook.with(answer)
+				if err := r.Settle(t.Context(), 3); err == nil {
+					t.Error("settled")
+				}
+				hook.with("")
+				g.AwaitTasks()
+				wantUsed(t, g, p, key, 5)
+			})
+		})
+	}
+}
+
+// answers answers scripts in the server's place.
+type answers struct{ text atomic.Value }
+
+func (h *answers) with(text string) { h.text.Store(text) }
+
+func (h *answers) answer(_ context.Context, cmds []redis.Cmder, send func() error) error {
+	if text, _ := h.text.Load().(string); text != "" {
+		return fail(cmds, errorReply(text))
+	}
+	return send()
+}
+
+// errorReply is an error with which a server answers.
+type errorReply string
+
+func (e errorReply) Error() string { return string(e) }
+func (errorReply) RedisError()     {}

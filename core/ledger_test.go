@@ -421,33 +421,3 @@ func TestPeriodEndsDuringLedger(t *testing.T) {
 		}
 	})
 }
-
-// A key waits for a place before its ledger is asked, so that the ledger has all of its time however
-// many keys wait. Other processes do not wait for it.
-func TestLedgersTakeTurnsOneByOne(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		stuck := &ledger{gate: make(chan struct{})}
-		stuck.used.Store(1)
-		quick := new(ledger)
-		quick.used.Store(1)
-		hasty := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
-		patient := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
-		one, other := stuck.policy(t, frozen(10), core.FailClosed), quick.policy(t, frozen(10), core.FailClosed)
-		var wg sync.WaitGroup
-		for i := range 32 {
-			wg.Go(func() {
-				_, _ = hasty.Decide(t.Context(), core.Charge{Policy: one, Key: newKey(t, "k", strconv.Itoa(i)), Cost: 1})
-			})
-		}
-		wg.Wait()
-		last := newKey(t, "k", "last")
-		if d, err := hasty.Decide(t.Context(), core.Charge{Policy: one, Key: last, Cost: 1}); d.Cause == nil {
-			t.Error(show(d), err)
-		}
-		if d := decide(t, patient, core.Charge{Policy: other, Key: last, Cost: 1}); !d.Allowed || quick.calls.Load() != 1 {
-			t.Error(show(d))
-		}
-		close(stuck.gate)
-	})
-}

@@ -228,16 +228,19 @@ func TestOpenCircuitSendsNothing(t *testing.T) {
 func TestCircuitClosesWithoutCallers(t *testing.T) {
 	s := redistest.Start(t)
 	changes := make(chan core.Op, 10)
+	var last core.DecisionEvent
 	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout, Observe: func(_ context.Context, e core.Event) {
 		if isOp(e, core.OpCircuitOpened) || isOp(e, core.OpCircuitClosed) {
 			changes <- e.(*core.ServerEvent).Op
+		} else if e, ok := e.(*core.DecisionEvent); ok {
+			last = *e
 		}
 	}})
 	c := core.Charge{Policy: limited(t, "p", frozen(10)), Key: newKey(t, "k"), Cost: 1}
 	gatetest.ViaRedis(t, g, c)
 	s.Stop()
-	if _, err := g.Decide(t.Context(), c); err != nil {
-		t.Error(err)
+	if _, err := g.Decide(t.Context(), c); err != nil || last.Err == nil || last.Decision.Source != core.SourceLocal {
+		t.Errorf("%v, told %+v", err, last)
 	}
 	if kind := <-changes; kind != core.OpCircuitOpened {
 		t.Errorf("first %v", kind)

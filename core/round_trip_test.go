@@ -313,33 +313,6 @@ func TestDeadlineEndsNoOtherCall(t *testing.T) {
 	})
 }
 
-// A caller that shares a batch with one of a later deadline leaves at its own.
-func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
-	t.Parallel()
-	const timeout = 800 * time.Millisecond
-	eachBusyGate(t, core.Config{Timeout: timeout}, func(q *busyGate) {
-		for range 5 { // on a stalled machine both deadlines pass at once
-			early := q.enqueue(t.Context(), 0)
-			time.Sleep(timeout / 4) // callers with nearer deadlines would share one
-			late := q.decideAsync(t.Context(), core.Charge{Policy: q.policy, Key: q.key, Cost: 1})
-			q.waitUntil(func() bool { return q.waiting() == 2 || len(early) > 0 })
-			if len(early) == 0 {
-				q.passOneUnless(func() bool { return len(early) > 0 && len(late) > 0 })
-			}
-			a := <-early
-			if a.err != nil || a.Allowed || a.Cause == nil {
-				q.Fatalf("%+v", a)
-			}
-			ended := len(late) > 0
-			if q.passAll(); !ended {
-				return
-			}
-			q.fill()
-		}
-		q.Error("both callers left at once")
-	})
-}
-
 // Batches that the client holds up end at their deadline. The server answers, so no process decides
 // alone.
 func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
@@ -558,5 +531,24 @@ func TestDecisionEndsOnSilentCluster(t *testing.T) {
 		_ = l.Close() // ends what the client still waits for
 		mute.Wait()
 		_ = client.Close()
+	}
+}
+
+// Hooks of the user's client, such as tracing, see the decisions.
+func TestHooksAreCalled(t *testing.T) {
+	t.Parallel()
+	for _, inline := range []bool{false, true} {
+		s := redistest.Start(t)
+		client := s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = inline })
+		var seen atomic.Int64
+		client.AddHook(onScripts(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+			seen.Add(1)
+			return send()
+		}))
+		g := redisGate(t, client, core.Config{})
+		decide(t, g, core.Charge{Policy: limited(t, "p", frozen(100)), Key: newKey(t, "k"), Cost: 1})
+		if n := seen.Load(); n == 0 {
+			t.Errorf("inline %v: the hook was not called", inline)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // expiryTime returns the time at which a key expires. It skips the test if the server is older than
@@ -142,4 +143,225 @@ func TestKeyOutlivesItsLog(t *testing.T) {
 			})
 		})
 	}
+}
+
+// bundleOf returns the buckets of the only key that the server has, and its time to live.
+func bundleOf(t *testing.T, client *redis.Client, prefix string) (map[string]string, time.Duration) {
+	t.Helper()
+	names := client.Keys(t.Context(), prefix+"*").Val()
+	if len(names) != 1 {
+		t.Fatalf("keys: %v", names)
+	}
+	return unbundle(t, client.Get(t.Context(), names[0]).Val()), client.PTTL(t.Context(), names[0]).Val()
+}
+
+// The buckets of a key are one key of Redis. It lives as long as the slowest of them, and Reset forgets
+// one of them alone.
+func TestBucketsOfAKeyShareABundle(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
+		key := newKey(t, "tenant", "user")
+		charges := []core.Charge{
+			{Policy: limited(t, "hour", core.PerHour(60)), Key: key, Cost: 60},
+			{Policy: limited(t, "second", core.PerSecond(1000)), Key: key, Cost: 1},
+			{Policy: limited(t, "leaky", core.LeakyBucket{Rate: 7, Per: time.Second, Capacity: 100}), Key: key, Cost: 1},
+			{Policy: limited(t, "third", core.TokenBucket{Rate: 3, Per: 7 * time.Second, Burst: 9}), Key: key, Cost: 2},
+		}
+		decide(t, g, charges...)
+		for range 3 { // which moves the others, and not the first
+			for _, some := range [][]core.Charge{charges[1:2], charges[1:3], charges[3:]} {
+				decide(t, g, some...)
+			}
+			states, ttl := bundleOf(t, client, s.Prefix)
+			if len(states) != 4 || ttl < 59*time.Minute {
+				t.Errorf("%d buckets, which live for %v", len(states), ttl)
+			}
+		}
+		noError(t, g.Reset(t.Context(), charges[1]))
+		states, ttl := bundleOf(t, client, s.Prefix)
+		if len(states) != 3 || ttl < 59*time.Minute {
+			t.Errorf("%d buckets after a reset, which live for %v", len(states), ttl)
+		}
+		if n := used(t, g, charges[0].Policy, key); n != 60 {
+			t.Errorf("%d of the hour used", n)
+		}
+		for _, c := range charges {
+			noError(t, g.Reset(t.Context(), c))
+		}
+		if names := client.Keys(t.Context(), s.Prefix+"*").Val(); len(names) > 0 {
+			t.Errorf("keys after all resets: %v", names)
+		}
+	})
+}
+
+// A bundle lives as long as each of its buckets, whichever of them were charged last, alone or in one
+// script.
+func TestBundleOutlivesItsBuckets(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		var policies []*core.Policy
+		for i := range 3 {
+			policies = append(policies,
+				limited(t, fmt.Sprint("fast", i), core.TokenBucket{
+					Rate: 1_000_000, Per: time.Second, Burst: 10_000_000_000,
+				}),
+				limited(t, fmt.Sprint("slow", i), core.PerHour(3_600)))
+		}
+		policies = append(policies,
+			limited(t, "leaky", core.LeakyBucket{Rate: 7, Per: time.Minute, Capacity: 1000}),
+			limited(t, "frozen", frozen(1_000_000)))
+		for i := range rounds(t, 100) {
+			key := newKey(t, "k", fmt.Sprint(i/10))
+			some := policies
+			if i%2 == 0 {
+				some = policies[:6] // in the short form
+			}
+			var asked []*core.ScriptRequest
+			for range 1 + i%10 {
+				var charges []core.Charge
+				for _, p := range some {
+					if cost := 1 + rand.Int64N(20); rand.IntN(4) == 0 {
+						if strings.HasPrefix(p.Name(), "fast") && rand.IntN(2) == 0 {
+							cost = 1 + rand.Int64N(20_000_000) // a microsecond each
+						}
+						charges = append(charges, core.Charge{Policy: p, Key: key, Cost: cost})
+					}
+				}
+				if len(charges) == 0 {
+					continue
+				}
+				r := gatetest.Must(g.NewRequest("decide", 0, charges...))(t)
+				r.WithoutReceipts()
+				asked = append(asked, r)
+			}
+			if len(asked) == 0 {
+				continue
+			}
+			if _, _, err := g.DecideShared(t.Context(), asked); err != nil {
+				t.Fatal(err)
+			}
+			name := s.Prefix + ":" + key.String() + request.BundleSuffix
+			now, bundle := client.Time(t.Context()).Val(), client.Get(t.Context(), name).Val()
+			ttl := client.PTTL(t.Context(), name).Val()
+			for _, e := range entries(t, bundle) {
+				least := time.Duration(bundled(e[7:])-now.UnixMicro()) * time.Microsecond
+				if e[6]&64 != 0 { // it never refills
+					least = 99 * 365 * 24 * time.Hour
+				}
+				if ttl < least {
+					t.Fatalf("a bundle lives for %v, and one of its buckets for %v", ttl, least)
+				}
+			}
+		}
+	})
+}
+
+// The last bucket of a bundle that is not full may go, by a refund or a reset. Those that are left
+// expire.
+func TestFullBucketsExpire(t *testing.T) {
+	t.Parallel()
+	for _, reset := range []bool{false, true} {
+		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+			client, clock := s.Client(t), newClock()
+			g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+			g.InjectClock(micros(clock))
+			key := newKey(t, "k")
+			month := core.TokenBucket{Rate: 1, Per: 30 * 24 * time.Hour, Burst: 1}
+			slow := core.Charge{Policy: limited(t, "slow", month), Key: key, Cost: 1}
+			decide(t, g, core.Charge{Policy: limited(t, "fast", core.PerSecond(1)), Key: key, Cost: 1})
+			r := charge(t, g, slow)
+			clock.Advance(5 * 24 * time.Hour) // more than a TTL allows for, and less than it takes to be forgotten
+			if reset {
+				worked(t, g.Reset(t.Context(), slow))
+			} else if err := r.Cancel(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if states, ttl := bundleOf(t, client, s.Prefix); len(states) != 1 || ttl <= 0 {
+				t.Errorf("%d buckets, which live for %v", len(states), ttl)
+			}
+		})
+	}
+}
+
+// A bundle that stays in use forgets the buckets of policies that nobody charges any more.
+func TestBundleForgetsFullBuckets(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client, clock := s.Client(t), newClock()
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		g.InjectClock(micros(clock))
+		key := newKey(t, "k")
+		old, used := limited(t, "old", core.PerSecond(1)), limited(t, "used", core.PerSecond(1))
+		decide(t, g, core.Charge{Policy: old, Key: key, Cost: 1}, core.Charge{Policy: used, Key: key, Cost: 1})
+		for _, after := range []struct {
+			passed time.Duration
+			kept   int
+		}{{time.Hour, 2}, {11 * 24 * time.Hour, 1}} {
+			clock.Advance(after.passed)
+			decide(t, g, core.Charge{Policy: used, Key: key, Cost: 1})
+			if states, _ := bundleOf(t, client, s.Prefix); len(states) != after.kept {
+				t.Errorf("%d buckets after %v, want %d", len(states), after.passed, after.kept)
+			}
+		}
+	})
+}
+
+// unbundle returns the states of a bundle by their labels and as the model has them.
+func unbundle(t *testing.T, value any) map[string]string {
+	t.Helper()
+	states := make(map[string]string)
+	for _, e := range entries(t, value) {
+		text := fmt.Sprintf("%d%016d", 10+int(e[6]%64), bundled(e[7:]))
+		if len(e) > 14 {
+			text += fmt.Sprintf(" %d %d", bundled(e[14:]), bundled(e[21:]))
+			if since := bundled(e[28:]); since > 0 {
+				text += fmt.Sprintf(" %016d", since-1)
+			}
+		}
+		states[e[:6]] = text
+	}
+	return states
+}
+
+// entries returns the entries of a bundle, as lua/bundle/bundle.lua describes it.
+func entries(t *testing.T, value any) (all []string) {
+	t.Helper()
+	bundle, _ := value.(string)
+	for rest := bundle; rest != ""; {
+		size := 14
+		if len(rest) > 6 && rest[6] > 127 {
+			size = 35
+		}
+		if len(rest) < size {
+			t.Fatalf("%q is no bundle", bundle)
+		}
+		all, rest = append(all, rest[:size]), rest[size:]
+	}
+	return all
+}
+
+// bundled reads a number of a bundle.
+func bundled(text string) (n int64) {
+	for i := range 7 {
+		n |= int64(text[i]) << (8 * i)
+	}
+	return n
+}
+
+// isDrained reports whether a bucket of the model, as its value has it, has been full for so long that
+// Redis may have dropped its entry. On an injected clock that is ten days, and the clock may have gone back
+// by days since.
+func isDrained(value string, now int64) bool {
+	if len(value) < 18 {
+		return false
+	}
+	arrival, err := strconv.ParseInt(value[2:18], 10, 64)
+	if f := strings.Fields(value); len(f) > 2 && f[1] == "0" && f[2] != "1" { // nothing refills
+		arrival, err = strconv.ParseInt(f[2], 10, 64) // when its lifetime ends
+	}
+	return err == nil && arrival > epoch/2 && time.Duration(now-arrival)*time.Microsecond > 5*24*time.Hour
 }

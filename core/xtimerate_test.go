@@ -2,19 +2,16 @@ package core_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/time/rate"
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // tokensEpsilon is more than the rounding error of a float64 number of tokens, and less than what
@@ -218,87 +215,8 @@ func TestRandomScriptsAreTheSameAsXTimeRate(t *testing.T) {
 	})
 }
 
-// Both wait equally long, or report at once that the deadline is too near, and have equally many
-// tokens left.
-func TestWaitsAsXTimeRate(t *testing.T) {
-	tests := []struct {
-		name     string
-		script   string // reserved before
-		n        int
-		deadline time.Duration // none if 0
-		wait     time.Duration // denied if -1
-		left     int64         // after the wait
-	}{
-		{"now", "", 3, 0, 0, 0},
-		{"for one", "reserve 3", 1, 0, time.Second, 0},
-		{"for the burst", "reserve 3", 3, 0, 3 * time.Second, 0},
-		{"behind another", "reserve 3, reserve 2", 1, 0, 3 * time.Second, 0},
-		{"for more than the burst", "", 4, 0, -1, 3},
-		{"deadline far enough", "reserve 3", 2, 2001 * time.Millisecond, 2 * time.Second, 0},
-		{"deadline a microsecond too near", "reserve 3", 2, 2*time.Second - time.Microsecond, -1, 0},
-		{"deadline a nanosecond too near", "reserve 3", 2, 2*time.Second - 1, -1, 0},
-		{"deadline too near behind another", "reserve 3, reserve 2", 1, 2500 * time.Millisecond, -1, -2},
-		{"deadline at once, with tokens left", "", 3, time.Nanosecond, 0, 0},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newTwin(t, time.Second, 3)
-				w.clock.Set(time.Now())
-				for step := range strings.SplitSeq(tt.script, ", ") {
-					if step != "" {
-						w.do(step)
-					}
-				}
-				ctx := t.Context()
-				if tt.deadline > 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
-					defer cancel()
-				}
-				start := time.Now()
-				l := gatetest.Must(core.NewLimiter(w.gate, w.policy))(t)
-				var waited [2]time.Duration
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					waited[0] = -1
-					if err := w.x.WaitN(ctx, tt.n); err == nil {
-						waited[0] = time.Since(start)
-					}
-				}()
-				waited[1] = -1
-				switch _, err := l.WaitN(ctx, w.key, int64(tt.n)); {
-				case err == nil:
-					waited[1] = time.Since(start)
-				case !errors.Is(err, core.ErrDenied):
-					t.Error(err)
-				}
-				<-done
-				if waited != [2]time.Duration{tt.wait, tt.wait} {
-					t.Errorf("waited %v, want %v", waited, tt.wait)
-				}
-				w.clock.Set(time.Now())
-				if x, ours := w.tokens(); x != tt.left || ours != tt.left {
-					t.Errorf("%d and %d left, want %d", x, ours, tt.left)
-				}
-			})
-		})
-	}
-}
-
-// differs runs a script whose last step deliberately gets different answers.
-func differs(t *testing.T, w *twin, script, x, ours string) {
-	t.Helper()
-	steps := strings.Split(script, ", ")
-	for _, step := range steps[:len(steps)-1] {
-		w.do(step)
-	}
-	if a, b := w.do(steps[len(steps)-1]); a != x || b != ours {
-		t.Errorf("x/time/rate %q and ours %q, want %q and %q", a, b, x, ours)
-	}
-}
-
+// The last step of each script deliberately gets different answers. A Reserve of 0 charges nothing, so it
+// does not wait.
 func TestDiffersFromXTimeRate(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -314,19 +232,20 @@ func TestDiffersFromXTimeRate(t *testing.T) {
 		{"reserved after a cancel while a smaller later one waits", 10, "reserve 10, reserve 5, reserve 2, cancel 1, reserve 3", "7s -7 left", "5s -5 left"},
 		{"cancelled after the later one, which waited", 10, "reserve 6, reserve 8, cancel 1, cancel 0", " 6 left", " 10 left"},
 		{"cancelled twice", 10, "reserve 5, cancel 0, allow 10, cancel 0", " 5 left", " 0 left"},
+		{"reserves nothing while tokens are owed", 3, "reserve 3, reserve 1, reserve 0", "1s -1 left", "0s -1 left"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			differs(t, newTwin(t, time.Second, tt.burst), tt.script, tt.x, tt.ours)
+			w := newTwin(t, time.Second, tt.burst)
+			var x, ours string
+			for step := range strings.SplitSeq(tt.script, ", ") {
+				x, ours = w.do(step)
+			}
+			if x != tt.x || ours != tt.ours {
+				t.Errorf("x/time/rate %q and ours %q, want %q and %q", x, ours, tt.x, tt.ours)
+			}
 		})
 	}
-
-}
-
-// ReserveN of 0 waits until no tokens are owed. Reserve with a cost of 0 charges nothing, so it
-// does not wait.
-func TestReserveOfZeroDiffersFromXTimeRate(t *testing.T) {
-	differs(t, newTwin(t, time.Second, 3), "reserve 3, reserve 1, reserve 0", "1s -1 left", "0s -1 left")
 }
 
 func TestExtremeLimitsDifferFromXTimeRate(t *testing.T) {

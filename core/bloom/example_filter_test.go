@@ -11,14 +11,8 @@ import (
 
 func ExampleFilter() {
 	ctx := context.Background()
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	seen, err := bloom.New(gate, bloom.Config{Name: "pages", Items: 1_000_000, FalsePositives: 0.001})
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
+	seen := core.Must(bloom.New(gate, bloom.Config{Name: "pages", Items: 1_000_000, FalsePositives: 0.001}))
 	for _, page := range []string{"/a", "/b", "/a"} {
 		isNew, err := seen.TestAndAdd(ctx, page)
 		if err != nil {

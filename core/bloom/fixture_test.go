@@ -9,11 +9,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-const (
-	longTimeout  = gatetest.LongTimeout
-	busyTimeout  = gatetest.BusyTimeout
-	shortTimeout = gatetest.ShortTimeout
-)
+const busyTimeout = gatetest.BusyTimeout
 
 var (
 	eachGate   = gatetest.Each

@@ -14,22 +14,10 @@ import (
 // At most 3 streams of a user and 20 of its tenant run at a time. The work uses the context of the
 // lease, which is cancelled when the lease is lost.
 func ExampleSemaphore_Acquire() {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	streams, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	tenant, err := core.NewKey("acme")
-	if err != nil {
-		log.Fatal(err)
-	}
-	user, err := core.NewKey("acme", "user-1")
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
+	streams := core.Must(semaphore.New(gate, semaphore.Config{Name: "streams"}))
+	tenant := core.Must(core.NewKey("acme"))
+	user := core.Must(core.NewKey("acme", "user-1"))
 	work := func(ctx context.Context) { fmt.Println("streaming, context error:", ctx.Err()) }
 
 	stream := func(ctx context.Context) error {
@@ -58,18 +46,9 @@ func ExampleSemaphore_Acquire() {
 // Without a MaxWait, Acquire does not wait. Its FullError says which cap has no room and when to try
 // again.
 func ExampleFullError() {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	exports, err := semaphore.New(gate, semaphore.Config{Name: "exports"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	user, err := core.NewKey("user-1")
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
+	exports := core.Must(semaphore.New(gate, semaphore.Config{Name: "exports"}))
+	user := core.Must(core.NewKey("user-1"))
 	ctx := context.Background()
 	slot := semaphore.Request{Caps: []semaphore.Cap{{Key: user, Limit: 1}}}
 	for range 2 {
@@ -93,22 +72,10 @@ func ExampleFullError() {
 // Admit spends charges and takes a slot, both or neither. The reservation of the lease can be
 // settled.
 func ExampleSemaphore_Admit() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
-	if err != nil {
-		log.Fatal(err)
-	}
-	chats, err := semaphore.New(gate, semaphore.Config{Name: "chats"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	tokens, err := core.NewPolicy(core.PolicyConfig{Name: "tokens", Algorithm: core.PerHour(10_000)})
-	if err != nil {
-		log.Fatal(err)
-	}
-	user, err := core.NewKey("acme", "user-1")
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{Clock: new(core.ManualClock).Now}))
+	chats := core.Must(semaphore.New(gate, semaphore.Config{Name: "chats"}))
+	tokens := core.Must(core.NewPolicy(core.PolicyConfig{Name: "tokens", Algorithm: core.PerHour(10_000)}))
+	user := core.Must(core.NewKey("acme", "user-1"))
 	ctx := context.Background()
 	charge := core.Charge{Policy: tokens, Key: user, Cost: 2000}
 
@@ -135,18 +102,9 @@ func ExampleSemaphore_Admit() {
 // A Mutex is a semaphore of one slot. A store that rejects a lower Token than its last is safe from
 // a holder that was paused for longer than its lease.
 func ExampleMutex_Lock() {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	mutex, err := semaphore.NewMutex(gate, semaphore.MutexConfig{Name: "nightly-report"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	key, err := core.NewKey("acme")
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
+	mutex := core.Must(semaphore.NewMutex(gate, semaphore.MutexConfig{Name: "nightly-report"}))
+	key := core.Must(core.NewKey("acme"))
 	var last int64 // of the last write that the store accepted
 	write := func(token int64) {
 		fmt.Println("accepted:", token >= last)
@@ -175,19 +133,10 @@ func ExampleMutex_Lock() {
 
 func ExampleSemaphore_Usage() {
 	ctx := context.Background()
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	streams, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	user, err := core.NewKey("acme", "ann")
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = streams.Do(ctx, user, 3, func(context.Context) error {
+	gate := core.Must(core.NewMemory(core.Config{}))
+	streams := core.Must(semaphore.New(gate, semaphore.Config{Name: "streams"}))
+	user := core.Must(core.NewKey("acme", "ann"))
+	err := streams.Do(ctx, user, 3, func(context.Context) error {
 		used, err := streams.Usage(ctx, user)
 		fmt.Println(used[0], "of 3")
 		return err
@@ -196,4 +145,59 @@ func ExampleSemaphore_Usage() {
 		log.Fatal(err)
 	}
 	// Output: 1 of 3
+}
+
+// Do not go on after ErrFull. The lease is nil, and its context is the background context, so the
+// work runs uncapped and does not end with the request. Return in the branch of the error.
+func ExampleSemaphore_Acquire_incorrect() {
+	gate := core.Must(core.NewMemory(core.Config{}))
+	streams := core.Must(semaphore.New(gate, semaphore.Config{Name: "streams"}))
+	user := core.Must(core.NewKey("user-1"))
+	running := 0
+	work := func(context.Context) { running++ }
+	for range 3 {
+		ctx := context.Background()
+		lease, err := streams.Acquire(ctx, semaphore.Request{
+			Caps: []semaphore.Cap{{Key: user, Limit: 1}}, MaxWait: time.Millisecond,
+		})
+		if errors.Is(err, semaphore.ErrFull) {
+			fmt.Println("full") // wrong: nothing returns here
+		}
+		defer func() { _ = lease.Release(ctx) }() // on failure the lease ends
+		work(lease.Context())
+	}
+	fmt.Println(running, "running, with a limit of 1")
+	// Output:
+	// full
+	// full
+	// 3 running, with a limit of 1
+}
+
+// Do not work with the context of the request while a lease is held. Only the context of the lease
+// ends when the lease is lost, for example because an operator evicted its holder.
+func ExampleLease_Context_incorrect() {
+	gate := core.Must(core.NewMemory(core.Config{}))
+	streams := core.Must(semaphore.New(gate, semaphore.Config{Name: "streams"}))
+	user := core.Must(core.NewKey("user-1"))
+	ctx := context.Background()
+	slot := semaphore.Request{Caps: []semaphore.Cap{{Key: user, Limit: 1}}}
+	lease, err := streams.Acquire(ctx, slot)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = lease.Release(ctx) }() // on failure the lease ends
+
+	holders, _, err := streams.Holders(ctx, user)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := streams.Evict(ctx, user, holders[0].ID); err != nil {
+		log.Fatal(err)
+	}
+	<-lease.Lost()
+	fmt.Println("request:", ctx.Err()) // wrong: the work goes on without a slot
+	fmt.Println("lease:", context.Cause(lease.Context()))
+	// Output:
+	// request: <nil>
+	// lease: semaphore: the lease is lost
 }

@@ -1,10 +1,12 @@
 package semaphore_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -66,3 +68,23 @@ func settle(t testing.TB, r *core.Reservation, actual ...int64) {
 
 // isOp reports whether an event is of an operation.
 func isOp(e core.Event, op core.Op) bool { return e.EventName() == op.String() }
+
+// queue acquires in the background, and returns once the caller waits or has its slot.
+func queue(
+	t *testing.T, ctx context.Context, s *semaphore.Semaphore, caps ...semaphore.Cap,
+) <-chan *semaphore.Lease {
+	t.Helper()
+	leases, queued := make(chan *semaphore.Lease, 1), make(chan struct{}, 100)
+	go func() {
+		l, err := s.Acquire(ctx, semaphore.Request{
+			Caps: caps, MaxWait: longTimeout, OnQueue: func(int) { queued <- struct{}{} },
+		})
+		if err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+		leases <- l
+		queued <- struct{}{} // also if it was not queued
+	}()
+	<-queued
+	return leases
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,30 +98,6 @@ func TestEvictOfUnknownID(t *testing.T) {
 	})
 }
 
-func TestHoldersWithExpiredLeases(t *testing.T) {
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		sem := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
-		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 100}
-		for range 50 { // more than one call drops
-			if _, err := sem.Enqueue(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, Meta: map[string]string{"-x": "-"}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, d := range []time.Duration{0, 2 * time.Second} {
-			c.Advance(d)
-			holders, waiting, err := sem.Holders(t.Context(), level.Key)
-			if err != nil || waiting != 0 || d == 0 && len(holders) != 50 {
-				t.Fatalf("%d hold, %d wait, %v", len(holders), waiting, err)
-			}
-			for _, h := range holders {
-				if h.Left < 0 || h.Meta["-x"] != "-" {
-					t.Errorf("%+v", h)
-				}
-			}
-		}
-	})
-}
-
 // Metadata that is too long is cut. Every value keeps its share, whichever value is too long.
 func TestLongMetaIsCut(t *testing.T) {
 	long := strings.Repeat("ü b", 1000)
@@ -150,4 +127,56 @@ func TestLongMetaIsCut(t *testing.T) {
 			release(t, l)
 		})
 	}
+}
+
+// While Redis is down nobody knows what holders take.
+func TestUsageDuringOutage(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
+	sem := newSemaphore(t, g, semaphore.Config{})
+	s.Stop()
+	if used, err := sem.Usage(t.Context(), newKey(t, "acme")); err == nil || used != nil {
+		t.Errorf("slots: %v, %v", err, used)
+	}
+}
+
+// Holders count at each of their levels by their weight. Waiters and holders whose lease has ended
+// do not count.
+func TestSemaphoreUsage(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		s := newSemaphore(t, g, semaphore.Config{TTL: time.Hour})
+		tenant, ann, bob := newKey(t, "acme"), newKey(t, "acme", "ann"), newKey(t, "acme", "bob")
+		levels := func(user core.Key, weight int64) semaphore.Request {
+			return semaphore.Request{Caps: []semaphore.Cap{{Key: tenant, Limit: 5, Weight: 1}, {Key: user, Limit: 4, Weight: weight}}}
+		}
+		check := func(want ...int64) {
+			t.Helper()
+			if used, err := s.Usage(t.Context(), ann, tenant, bob); err != nil || !slices.Equal(used, want) {
+				t.Errorf("%v, %v, want %v", used, err, want)
+			}
+		}
+		check(0, 0, 0)
+		for _, weight := range []int64{1, 3} {
+			l := gatetest.Must(s.Acquire(t.Context(), levels(ann, weight)))(t)
+			defer release(t, l)
+		}
+		l := gatetest.Must(s.Acquire(t.Context(), levels(bob, 2)))(t)
+		check(4, 3, 2)
+		gatetest.Must(s.Enqueue(t.Context(), levels(ann, 1)))(t)
+		check(4, 3, 2)
+		release(t, l)
+		check(4, 2, 0)
+		c.Advance(2 * time.Hour)
+		check(0, 0, 0)
+
+		if used, err := s.Usage(t.Context()); err != nil || len(used) != 0 {
+			t.Errorf("no keys: %v, %v", used, err)
+		}
+		for name, keys := range map[string][]core.Key{"zero": {{}}, "second is zero": {tenant, {}}, "two tenants": {tenant, newKey(t, "globex")}} {
+			if used, err := s.Usage(t.Context(), keys...); !errors.Is(err, core.ErrKey) || used != nil {
+				t.Errorf("%s: %v, %v", name, used, err)
+			}
+		}
+	})
 }

@@ -90,42 +90,6 @@ func do(t testing.TB, client *redis.Client, args ...any) {
 	noError(t, client.Do(t.Context(), args...).Err())
 }
 
-// After a FLUSHALL Redis knows no lease. By LossPolicy the work stops, or goes on with a new
-// token.
-func TestLossPoliciesAfterFlush(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	client := s.Client(t)
-	g := redisGate(t, client, core.Config{})
-	leases := make(map[semaphore.LossPolicy]*semaphore.Lease)
-	tokens := make(map[semaphore.LossPolicy]int64)
-	for _, p := range []semaphore.LossPolicy{semaphore.LossCancel, semaphore.LossAdopt} {
-		sem := newSemaphore(t, g, semaphore.Config{Name: fmt.Sprint("p", p), TTL: time.Second, OnLoss: p})
-		leases[p] = acquire(t, sem, semaphore.Cap{Key: newKey(t, "k"), Limit: 1})
-		tokens[p] = leases[p].Token()
-	}
-	do(t, client, "FLUSHALL")
-	<-leases[semaphore.LossCancel].Context().Done()
-	if cause := context.Cause(leases[semaphore.LossCancel].Context()); !errors.Is(cause, semaphore.ErrLeaseLost) {
-		t.Errorf("%v", cause)
-	}
-	<-leases[semaphore.LossCancel].Lost()
-	adopted := leases[semaphore.LossAdopt]
-	for adopted.Token() == tokens[semaphore.LossAdopt] {
-		if adopted.Context().Err() != nil {
-			t.Fatal(context.Cause(adopted.Context()))
-		}
-	}
-	if adopted.Token() < tokens[semaphore.LossAdopt] {
-		t.Errorf("token %d after %d", adopted.Token(), tokens[semaphore.LossAdopt])
-	}
-	release(t, leases[semaphore.LossCancel], adopted)
-	worked(t, g.Close(t.Context()))
-	if left := redistest.Keys(t, client, "*"); len(left) > 0 {
-		t.Errorf("keys remain: %v", left)
-	}
-}
-
 func TestMutexExcludesOthers(t *testing.T) {
 	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {

@@ -2,14 +2,18 @@ package semaphore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // A caller that takes the whole cap of a tenant gets its turn beside users who take it piece by
@@ -62,5 +66,78 @@ func TestHeavyCallerGetsItsTurn(t *testing.T) {
 			release(t, heavy)
 		}
 		users.Wait()
+	})
+}
+
+// A release goes to the user below its floor, and the next one to a user that has used less of the
+// slot than the one with more and older requests.
+func TestSlotsFollowShares(t *testing.T) {
+	t.Parallel()
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := newSemaphore(t, g, semaphore.Config{TTL: time.Minute, MaxWaiters: 1000})
+		acme := newKey(t, "acme")
+		enqueue := func(user string, share, floor int64) (id string) {
+			id, err := s.Enqueue(t.Context(), semaphore.Request{Caps: []semaphore.Cap{
+				{Key: acme, Limit: 1},
+				{Key: newKey(t, "acme", user), Limit: 1, Share: share, Floor: floor},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		leave := func(id string) {
+			gatetest.Must(s.Leave(t.Context(), acme, id))(t)
+		}
+		var ids []string
+		for range 40 {
+			ids = append(ids, enqueue("many", 0, 0))
+		}
+		for range 10 {
+			ids = append(ids, enqueue("few", 3, 0))
+		}
+		floor := enqueue("floor", 0, 1)
+		got := ""
+		for range 4 {
+			holders, _, err := s.Holders(t.Context(), acme)
+			if err != nil || len(holders) != 1 {
+				t.Fatal(holders, err)
+			}
+			got += holders[0].Key.Parts()[1] + " "
+			leave(holders[0].ID)
+		}
+		if !strings.HasPrefix(got, "many floor few ") {
+			t.Errorf("the slot went to %s", got)
+		}
+		for _, id := range append(ids, floor) {
+			leave(id)
+		}
+	})
+}
+
+func TestSlotSharesAreChecked(t *testing.T) {
+	t.Parallel()
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := newSemaphore(t, g, semaphore.Config{})
+		acme, user := newKey(t, "acme"), newKey(t, "acme", "user")
+		for want, levels := range map[string][]semaphore.Cap{
+			"cap 1 has Share -1":   {{Key: acme, Limit: 1}, {Key: user, Limit: 1, Share: -1}},
+			"cap 1 has Share 1001": {{Key: acme, Limit: 1}, {Key: user, Limit: 1, Share: semaphore.MaxShare + 1}},
+			"cap 1 has Floor -1":   {{Key: acme, Limit: 1}, {Key: user, Limit: 1, Floor: -1}},
+			"cap 1 has Floor 2":    {{Key: acme, Limit: 2}, {Key: user, Limit: 1, Floor: 2}},
+			"limit 2 and weight 3": {{Key: acme, Limit: 2, Weight: 3}, {Key: user, Limit: 3, Weight: 3}},
+			"cap 0 has Share 2":    {{Key: acme, Limit: 1, Share: 2}},
+			"but no cap is before": {{Key: acme, Limit: 1, Floor: 1}, {Key: user, Limit: 1}},
+		} {
+			l, err := s.Acquire(t.Context(), semaphore.Request{Caps: levels, MaxWait: semaphore.Forever})
+			if l != nil || !errors.Is(err, semaphore.ErrRequest) || !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("%v, want an error with %q", err, want)
+			}
+		}
+		if holders, waiting, err := s.Holders(t.Context(), acme); len(holders)+waiting > 0 || err != nil {
+			t.Errorf("%v, %d wait, %v", holders, waiting, err)
+		}
+		release(t, acquire(t, s, semaphore.Cap{Key: acme, Limit: 2, Weight: 2},
+			semaphore.Cap{Key: user, Limit: 2, Weight: 2, Share: semaphore.MaxShare, Floor: 2}))
 	})
 }

@@ -283,23 +283,3 @@ func keeps(t *rapid.T, l Limit, width, bound int64, all []admitted) {
 		}
 	}
 }
-
-func TestCalendarAdmitsItsLimitInEachPeriod(t *testing.T) {
-	berlin := zone("Europe/Berlin")
-	for _, every := range []Unit{Minute, Hour, Day, Week, Month, Year} {
-		var l Limit = must(NewCalendar(7, every, berlin, time.Time{}, time.UnixMicro(start))).Current()
-		s := l.NewState()
-		for range 30 {
-			from, until := l.(Periodic).Period()
-			for _, now := range []int64{from, until - 1} {
-				for n := int64(7); n > 0; n-- {
-					_, ok := try(l, s, now, n)
-					if ok != (now == from && n == 7) {
-						t.Fatalf("%d of unit %d at %d: %t", n, every, now, ok)
-					}
-				}
-			}
-			l = l.(Periodic).At(until)
-		}
-	}
-}

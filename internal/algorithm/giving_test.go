@@ -168,32 +168,6 @@ func TestImmediateRefundRestoresTheReading(t *testing.T) {
 	})
 }
 
-// Force spends at most twice the limit of a sliding window or a log, and everything of the others.
-func TestForceIsBounded(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		l, _, _ := anyLimit(t)
-		s, now := l.NewState(), start
-		for range rapid.IntRange(1, 20).Draw(t, "operations") {
-			now += someTime(t, l)
-			if n := someUnits(t, l, s, now); rapid.Bool().Draw(t, "force") {
-				force(l, s, now, rapid.OneOf(rapid.Just(n), rapid.Just(int64(1)<<62)).Draw(t, "forced"))
-			} else {
-				try(l, s, now, n)
-			}
-			r, most := reading(l, s, now, 0), int64(mostOwed)
-			switch l := l.(type) {
-			case *SlidingWindow, *SlidingLog:
-				most = 2 * r.Limit
-			case *TokenBucket:
-				most = l.units(l.deepest())
-			}
-			if r.Used > most || r.Used < 0 || r.Remaining > max(0, r.Limit-r.Used) || r.Remaining < min(0, r.Limit-r.Used) {
-				t.Fatalf("%+v was forced to %+v", l, r)
-			}
-		}
-	})
-}
-
 // Shares are valid limits. They sum to at most the whole if there is a unit for each.
 func TestSharesOfEveryLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

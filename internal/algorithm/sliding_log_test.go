@@ -224,26 +224,6 @@ func same(t *rapid.T, l *SlidingLog, s *entries, ref *events, now int64) {
 	}
 }
 
-func TestChargesOfOneInstantShareAnEntry(t *testing.T) {
-	l := must(NewSlidingLog([]Window{{1000, time.Second}}))
-	s := l.NewState()
-	for i := range 1000 {
-		if _, ok := try(l, s, start, 1); !ok {
-			t.Fatalf("charge %d does not fit", i)
-		}
-	}
-	wantUsed(t, l, s, start, 1000)
-	if n := len(s.(*entries).all); n != 1 {
-		t.Errorf("%d entries of one instant", n)
-	}
-	// An entry exactly as old as the window is outside.
-	wantUsed(t, l, s, start+999_999, 1000)
-	wantUsed(t, l, s, start+1_000_000, 0)
-	if s.Expires() != start+1_000_000 {
-		t.Errorf("expires after %d", s.Expires()-start)
-	}
-}
-
 // Force fills a log with its largest number of entries, and a full log loses no charge.
 func TestLogFilledByForce(t *testing.T) {
 	for _, l := range []*SlidingLog{must(NewSlidingLog([]Window{{5, us(1000)}})), must(NewBuckets(5, us(8), 8))} {

@@ -51,27 +51,6 @@ func TestSlidingUsedIsRoundedUp(t *testing.T) {
 	}
 }
 
-func TestIdleSlidingWindowStartsAnew(t *testing.T) {
-	w := must(NewSlidingWindow(10, us(10)))
-	for _, tt := range []struct{ idle, used, wait int64 }{{9, 10, 1 + 10}, {10, 10, 10}, {15, 5, 5}, {19, 1, 1}, {20, 0, 0}, {21, 0, 0}, {100, 0, 0}} {
-		s := w.NewState()
-		try(w, s, start, 10)
-		r := reading(w, s, start+tt.idle, 10)
-		if r.Used != tt.used || r.RetryAfter != us(tt.wait) || r.ResetAfter != us(tt.wait) {
-			t.Errorf("after %d: %+v", tt.idle, r)
-		}
-		if s.Expires() != start+20 {
-			t.Errorf("expires %d after it started", s.Expires()-start)
-		}
-	}
-	// After two idle windows, the next window starts with its first charge.
-	s := w.NewState()
-	try(w, s, start, 10)
-	try(w, s, start+27, 10)
-	wantUsed(t, w, s, start+36, 10)
-	wantUsed(t, w, s, start+38, 9)
-}
-
 func TestSlidingWindowAfterAStepBack(t *testing.T) {
 	w := must(NewSlidingWindow(10, us(10)))
 	s := w.NewState()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -57,93 +56,6 @@ func hang(ctx context.Context) error {
 }
 
 func quick(context.Context) error { return nil }
-
-// Callers of one key share a call. The next one after its end calls again.
-func TestCallersShareACall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
-		defer r.end(t)
-		calls := 0
-		for round := range 2 {
-			var callers sync.WaitGroup
-			for range 10 {
-				callers.Go(func() {
-					c := r.Call(t.Context(), "a", "k", func(context.Context) error {
-						calls++
-						time.Sleep(time.Millisecond)
-						return nil
-					})
-					if err := r.await(t, c); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			callers.Wait()
-			if calls != round+1 {
-				t.Errorf("%d calls in %d rounds", calls, round+1)
-			}
-		}
-	})
-}
-
-// A failure is the outcome for its key for a while, whatever its kind. Other errors are not.
-func TestFailureCountsForAWhile(t *testing.T) {
-	for name, test := range map[string]struct {
-		fail  func(context.Context) error
-		again time.Duration // when the next caller calls
-	}{
-		"an error of that kind": {func(context.Context) error { return fmt.Errorf("%w: gone", errFailed) }, pause},
-		"another error":         {func(context.Context) error { return errors.New("Redis fails") }, 0},
-		"a panic":               {func(context.Context) error { panic("hook") }, pause},
-		"runtime.Goexit":        {func(context.Context) error { runtime.Goexit(); return nil }, pause},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig()
-				defer r.end(t)
-				call := func(f func(context.Context) error) error { return r.await(t, r.Call(t.Context(), "a", "k", f)) }
-				if err := call(test.fail); err == nil || errors.Is(err, errFailed) != (test.again > 0) {
-					t.Error(err)
-				}
-				if err := call(quick); (err != nil) != (test.again > 0) {
-					t.Error(err)
-				}
-				time.Sleep(test.again)
-				synctest.Wait()
-				if err := call(quick); err != nil {
-					t.Error(err)
-				}
-			})
-		})
-	}
-}
-
-// Calls that hang delay calls for other keys of their owner for the time in which they count as quick,
-// and those of others not.
-func TestHangingCallsDelayNoOther(t *testing.T) {
-	for _, hanging := range []int{33, 40, 200} {
-		t.Run(fmt.Sprint(hanging), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig()
-				defer r.end(t)
-				for i := range hanging {
-					r.Call(t.Context(), "a", fmt.Sprint("hangs", i), hang)
-				}
-				synctest.Wait()
-				for owner, most := range map[string]time.Duration{"a": time.Duration(1+hanging/32) * long, "b": 0} {
-					began := time.Now()
-					c := r.Call(t.Context(), owner, "k"+owner, quick)
-					if err := r.await(t, c); err != nil {
-						t.Error(err)
-					}
-					if took := time.Since(began); took > most {
-						t.Errorf("a call of %s took %v", owner, took)
-					}
-				}
-			})
-		})
-	}
-}
 
 // The calls of an owner are bounded, those that hang included. Beyond that they wait for their turn.
 func TestCallsAreBounded(t *testing.T) {

@@ -113,22 +113,3 @@ func TestBlockAndUnblock(t *testing.T) {
 		}
 	})
 }
-
-// What is charged of a quota is told as it was charged, so that what undoes it gives as much back.
-func TestChargeOfAQuotaIsToldAsItWas(t *testing.T) {
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		p := newPolicy(t, core.PolicyConfig{Name: "month", Algorithm: core.FixedWindow{Limit: 10, Window: time.Hour}})
-		key := newKey(t, "k")
-		i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{p}})
-		decide(t, g, core.Charge{Policy: p, Key: key, Cost: 3})
-		for n, want := range []struct{ units, given, used int64 }{
-			{-4, -4, 7}, {-1000, -1000, 1007}, {1004, 1004, 3}, {17, 3, 0},
-		} {
-			given, err := i.Give(t.Context(), p, key, want.units, fmt.Sprint(n))
-			limit, fault := i.Limit(t.Context(), p, key)
-			if err != nil || fault != nil || given != want.given || limit.Result.Used != want.used {
-				t.Errorf("%+v: gave %d, used %d, %v, %v", want, given, limit.Result.Used, err, fault)
-			}
-		}
-	})
-}

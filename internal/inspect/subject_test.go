@@ -173,33 +173,6 @@ func TestOpensInThatSecond(t *testing.T) {
 	}
 }
 
-// On Redis the request passes in that second, by the clock of this process.
-func TestPassesInThatSecond(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		g := newGate(t, server)
-		policies := []*core.Policy{
-			limited(t, "bucket", core.PerMinute(60)),
-			limited(t, "window", core.SlidingLog{Windows: []core.Window{{Limit: 5, Width: 1500 * time.Millisecond}}}),
-		}
-		i, key := newInspector(t, inspect.Config{Gate: g, Policies: policies}), newKey(t, "k")
-		all := []core.Charge{{Policy: policies[0], Key: key, Cost: 60}, {Policy: policies[1], Key: key, Cost: 5}}
-		decide(t, g, all...)
-		why := lookup(t, i, key).Why
-		if len(why.Reasons) == 0 || why.Opens.IsZero() {
-			t.Fatalf("%+v", why)
-		}
-		select {
-		case <-time.After(time.Until(why.Opens)):
-		case <-t.Context().Done():
-		}
-		all[0].Cost, all[1].Cost = 1, 1
-		if d := decide(t, g, all...); !d.Allowed {
-			t.Errorf("denied at %v: %s", why.Opens, gatetest.Show(d))
-		}
-	})
-}
-
 // What no wait lifts is told as such.
 func TestNeverOpens(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {

@@ -19,7 +19,6 @@ type tenant struct {
 	share, floor int64
 	workers      int
 	hold         int64 // mean, in microseconds
-	limit        int64 // at the tenant; 0 means that of the parent
 
 	served, held, at int64 // slot time until at, slots held since at
 }
@@ -152,9 +151,6 @@ func (s *simulation) run(lasts int64) (jain, utilization float64) {
 			push(e.at+1, e.worker, false)
 		} else {
 			own := Level{Node: "{a}:" + c.name, Limit: s.slots, Weight: 1, Share: c.share, Floor: c.floor}
-			if c.limit > 0 {
-				own.Limit = c.limit
-			}
 			status := s.acquire(e.at, Request{
 				ID: id, Channel: "c", Lease: 1e12, Patience: 1e12, Waiters: 1e9, Metadata: "-",
 				Levels: []Level{{Node: "{a}", Limit: s.slots, Weight: 1}, own},

@@ -2,8 +2,6 @@ package redistest_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -13,148 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/internal/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
-
-func TestEachServerAnswers(t *testing.T) {
-	t.Parallel()
-	prefixes := map[string]bool{}
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		client := s.Client(t)
-		if err := client.Ping(t.Context()).Err(); err != nil {
-			t.Errorf("PING: %v", err)
-		}
-		if n, err := client.DBSize(t.Context()).Result(); err != nil || n != 0 {
-			if !strings.Contains(s.Name, "-at-") {
-				t.Errorf("DBSIZE of a fresh server = %d, %v", n, err)
-			}
-		}
-		if err := client.Set(t.Context(), s.Prefix+"key", 1, time.Minute).Err(); err != nil {
-			t.Errorf("SET: %v", err)
-		}
-		if s.Real != (s.Mini == nil) {
-			t.Errorf("Real is %t, but Mini is %v", s.Real, s.Mini)
-		}
-		if !strings.HasPrefix(t.Name(), "TestEachServerAnswers/"+s.Name) {
-			t.Errorf("subtest %s does not name %s", t.Name(), s.Name)
-		}
-		if s.Prefix == "" || prefixes[s.Prefix] {
-			t.Errorf("prefix %q is not fresh", s.Prefix)
-		}
-		prefixes[s.Prefix] = true
-	})
-}
-
-func TestFaults(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	client := s.Client(t, func(o *redis.Options) {
-		o.ReadTimeout, o.MaxRetries, o.DialerRetries = 500*time.Millisecond, -1, 1
-	})
-	ping := func() error { return client.Ping(t.Context()).Err() }
-	if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-
-	s.Stop()
-	var timeout net.Error
-	if err := ping(); !errors.As(err, &timeout) || !timeout.Timeout() {
-		t.Errorf("PING of a stopped server: %v, want a timeout", err)
-	}
-	s.Continue()
-	eventually(t, ping)
-	if v, err := client.Get(t.Context(), "key").Result(); err != nil || v != "value" {
-		t.Errorf("GET after Continue = %q, %v", v, err)
-	}
-
-	s.Stop()
-	s.Kill()
-	if err := ping(); err == nil {
-		t.Error("a killed server answers")
-	}
-	s.Restart()
-	eventually(t, ping)
-	if err := client.Get(t.Context(), "key").Err(); !errors.Is(err, redis.Nil) {
-		t.Errorf("GET after Restart: %v, want redis: nil", err)
-	}
-	s.Restart()
-	eventually(t, ping)
-}
-
-func TestStartPassesArguments(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
-	got, err := s.Client(t).ConfigGet(t.Context(), "maxmemory-policy").Result()
-	if err != nil || got["maxmemory-policy"] != "allkeys-lru" {
-		t.Errorf("CONFIG GET = %v, %v", got, err)
-	}
-}
-
-func TestCalls(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	client := s.Client(t)
-	script := redis.NewScript("return redis.call('INCR', KEYS[1])")
-	before := s.Calls(t, "evalsha", "eval")
-	for range 3 {
-		if err := script.Eval(t.Context(), client, []string{s.Prefix}).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := script.EvalSha(t.Context(), client, []string{s.Prefix}).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if n := s.Calls(t, "evalsha", "EVAL") - before; n != 4 {
-		t.Errorf("EVALSHA and EVAL called %d times, want 4", n)
-	}
-	if n := s.Calls(t, "evalsha"); n != 1 {
-		t.Errorf("EVALSHA called %d times, want 1", n)
-	}
-	if n := s.Calls(t, "zadd"); n != 0 {
-		t.Errorf("ZADD called %d times, want 0", n)
-	}
-}
-
-func TestCluster(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t, 3)
-	client := c.Client(t)
-	written := map[string]int{}
-	for i := range 100 {
-		key := fmt.Sprintf("{%d}", i)
-		if err := client.Set(t.Context(), key, i, 0).Err(); err != nil {
-			t.Fatalf("SET %s: %v", key, err)
-		}
-		master, err := client.MasterForKey(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		written[master.Options().Addr]++
-	}
-	for i, s := range c.Nodes {
-		n, err := s.Client(t).DBSize(t.Context()).Result()
-		if err != nil || n == 0 || n != int64(written[c.Addrs[i]]) {
-			t.Errorf("%s holds %d keys (%v), want %d, not 0", c.Addrs[i], n, err, written[c.Addrs[i]])
-		}
-	}
-	// ClusterClient sends a command to the node of its first key.
-	err := client.Do(t.Context(), "MSET", "{a}", 1, "{b}", 2).Err()
-	if err == nil || !strings.HasPrefix(err.Error(), "CROSSSLOT") {
-		t.Errorf("MSET of two slots: %v, want CROSSSLOT", err)
-	}
-
-	c.Nodes[1].Restart()
-	c.Wait(t)
-	for i := range 100 {
-		if err := client.Set(t.Context(), fmt.Sprintf("{%d}", i), i, 0).Err(); err != nil {
-			t.Fatalf("SET after Restart of a node: %v", err)
-		}
-	}
-}
 
 func TestEnvironment(t *testing.T) {
 	tests := []struct {
@@ -330,17 +190,4 @@ func child(t *testing.T, name string, env ...string) (string, error) {
 	cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0", "REDISTEST_CHILD="+name), env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
-}
-
-// eventually retries do until it succeeds. A client makes a new connection only
-// after it has noticed that the old one is dead.
-func eventually(t *testing.T, do func() error) {
-	t.Helper()
-	var err error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
-		if err = do(); err == nil {
-			return
-		}
-	}
-	t.Fatal(err)
 }
