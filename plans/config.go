@@ -177,7 +177,9 @@ func (cfg *Config) unknownNames(path string, p Plan) (faults []fault) {
 // model is not in Models.
 func (cfg *Config) unknownName(path, name, field string, known []string) (faults []fault) {
 	of, model, perModel := strings.Cut(name, "/")
-	if known != nil && !slices.Contains(known, of) {
+	if known != nil && !slices.Contains(known, of) && !slices.ContainsFunc(known, func(limit string) bool {
+		return slices.Contains(Then(limit), of)
+	}) {
 		faults = append(faults, fault{path + name, "is not in Config." + field})
 	}
 	if perModel && cfg.Models != nil && !slices.Contains(cfg.Models, model) {

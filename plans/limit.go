@@ -19,12 +19,12 @@ var kinds = []struct {
 	fields []string
 	read   func(*reader, limitFields) core.Algorithm
 }{
-	{"rate", []string{"rate", "per", "burst"}, (*reader).tokenBucket},
+	{"rate", []string{"rate", "per", "burst", "then"}, (*reader).tokenBucket},
 	{"leak", []string{"leak", "per", "capacity"}, (*reader).leakyBucket},
-	{"fixed_window", []string{"limit", "fixed_window", "from_first"}, (*reader).fixedWindow},
+	{"fixed_window", []string{"limit", "fixed_window", "from_first", "then"}, (*reader).fixedWindow},
 	{"sliding_window", []string{"limit", "sliding_window", "buckets"}, (*reader).slidingWindow},
 	{"sliding_log", []string{"limit", "sliding_log"}, (*reader).slidingLog},
-	{"calendar", []string{"limit", "calendar", "in", "anchor"}, (*reader).calendar},
+	{"calendar", []string{"limit", "calendar", "in", "anchor", "then"}, (*reader).calendar},
 }
 
 // limitFields are the fields of a limit.
@@ -33,20 +33,93 @@ type limitFields struct {
 	all  map[string]ast.Node
 }
 
-// limit reads a limit. It returns nil if it has added a fault.
-func (r *reader) limit(path string, n ast.Node) core.Algorithm {
+// limits reads the limit of a name, and what answers when it is spent, into a plan.
+func (r *reader) limits(p *Plan, name, path string, n ast.Node) {
+	add := func(name, path string, limit core.Algorithm) {
+		if limit == nil {
+			return
+		}
+		if p.Limits[name] != nil {
+			r.fault(path, "is there twice: the limit %s is its overage or its slow one", name)
+		}
+		p.Limits[name] = limit
+	}
+	limit, then := r.limit(path, n)
+	add(name, path, limit)
+	if then == nil || limit == nil {
+		return
+	}
+	path += ".then"
+	if !isQuota(limit) {
+		r.fault(path, "is for a quota: a calendar, a fixed_window without from_first, or a rate of 0")
+		return
+	}
+	names, before := Then(name), len(p.Limits)+len(r.faults)
+	r.mapping(path, then, map[string]readFunc{
+		"overage": func(path string, n ast.Node) {
+			if units, ok := r.integer(path, n); ok {
+				add(names[0], path, withUnits(limit, units))
+			}
+		},
+		"slow": func(path string, n ast.Node) {
+			slow, then := r.limit(path, n)
+			if then != nil {
+				r.fault(path+".then", "is of a limit that answers for another")
+			}
+			add(names[1], path, slow)
+		},
+	})
+	if len(p.Limits)+len(r.faults) == before {
+		r.fault(path, "is empty: it must have an overage or a slow")
+	}
+}
+
+// isQuota reports whether a limit counts units that do not come back before its period ends.
+func isQuota(limit core.Algorithm) bool {
+	switch l := limit.(type) {
+	case core.Calendar, Subscribed:
+		return true
+	case core.FixedWindow:
+		return !l.FromFirst
+	case core.TokenBucket:
+		return l.Rate == 0
+	}
+	return false
+}
+
+// withUnits returns a quota of the same periods that has some units.
+func withUnits(quota core.Algorithm, units int64) core.Algorithm {
+	switch q := quota.(type) {
+	case core.Calendar:
+		q.Limit = units
+		return q
+	case Subscribed:
+		q.Limit = units
+		return q
+	case core.FixedWindow:
+		q.Limit = units
+		return q
+	case core.TokenBucket:
+		q.Burst = units
+		return q
+	}
+	return nil
+}
+
+// limit reads a limit, and finds the node of its then. The limit is nil if it has added a fault.
+func (r *reader) limit(path string, n ast.Node) (limit core.Algorithm, then ast.Node) {
 	if s, ok := n.(*ast.StringNode); ok {
 		switch s.Value {
 		case "unlimited":
-			return core.Unlimited{}
+			return core.Unlimited{}, nil
 		case "deny":
-			return core.DenyAll{}
+			return core.DenyAll{}, nil
 		}
 	}
 	if _, ok := n.(ast.MapNode); !ok {
 		r.fault(path, "is %s: it must be unlimited, deny or a mapping such as {rate: 100, per: 1m}",
 			describe(n))
-		return nil
+		return nil, nil
 	}
 	before := len(r.faults)
 	f := limitFields{path + ".", make(map[string]ast.Node)}
@@ -65,18 +138,18 @@ func (r *reader) limit(path string, n ast.Node) core.Algorithm {
 		} else {
 			r.fault(path, "says %d algorithms: %s", len(chosen), list(chosen))
 		}
-		return nil
+		return nil, nil
 	}
 	for name := range f.all {
 		if known := kinds[kind].fields; !slices.Contains(known, name) {
 			r.fault(f.path+name, "is no field of a limit with %s: there are %s", chosen[0], list(known))
 		}
 	}
-	limit := kinds[kind].read(r, f)
+	limit = kinds[kind].read(r, f)
 	if len(r.faults) > before {
-		return nil
+		return nil, nil
 	}
-	return limit
+	return limit, f.all["then"]
 }
 
 // fieldInteger reads a field that may be absent.

@@ -18,7 +18,34 @@ func namesOf(set *Set) *names {
 		addNames(limits, p.Limits)
 		addNames(caps, p.Caps)
 	}
+	for _, name := range sortedKeys(limits) {
+		for _, answer := range Then(name) {
+			delete(limits, answer)
+		}
+	}
 	return &names{sortedKeys(limits), sortedKeys(caps)}
+}
+
+// Then returns the names of the limits that answer when the limit of a name is spent, in their order: its
+// overage, and what slows requests down afterwards. A plan that does not name them refuses the request.
+// The names are those that a plan has for a limit's then in a file; the policies of the limits have them
+// too, so what is spent is counted apart.
+func Then(limit string) []string {
+	of, model, perModel := strings.Cut(limit, "/")
+	if perModel {
+		model = "/" + model
+	}
+	return []string{of + overageSuffix + model, of + slowSuffix + model}
+}
+
+const (
+	overageSuffix = ".overage"
+	slowSuffix    = ".slow"
+)
+
+// Then is the func Then, for nethttp.Quotas. It leaves out names that are too long for a limit.
+func (b *Book) Then(limit string) []string {
+	return slices.DeleteFunc(Then(limit), func(name string) bool { return len(checkLimitName("", name)) > 0 })
 }
 
 // addNames adds the names of limits or caps.
@@ -63,8 +90,8 @@ func missing[T any](path string, names []string, has map[string]T, write string)
 	return faults
 }
 
-// Names returns the names of the limits and the caps that the plans have now, without models, in
-// alphabetic order. They are fixed from then on: a Set is refused if one of its plans lacks one of
+// Names returns the names of the limits and the caps that the plans have now, without models and
+// without those of Then, in alphabetic order. They are fixed from then on: a Set is refused if one of its plans lacks one of
 // them, or names another. The error has every name that a plan of the present Set lacks.
 // nethttp.Quotas calls Names, since a Guard keeps the rules that it was made with.
 func (b *Book) Names() (limits, caps []string, err error) {

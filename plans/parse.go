@@ -33,6 +33,7 @@ const (
 //	      orders: {limit: 10, sliding_log: 1m}          # or [{limit: 10, window: 1m}, ...]
 //	      tokens: {limit: 1000000, calendar: month, in: Europe/Berlin, anchor: 2026-01-31}
 //	      month: {limit: 5000, calendar: month, in: UTC, anchor: subscription} # see Subscribed
+//	      calls: {limit: 900, calendar: day, in: UTC, then: {overage: 100, slow: {rate: 1, per: 1m}}} # see Then
 //	      beta: deny
 //	      health: unlimited
 //	      chat/large: {rate: 5, per: 1m}                # of requests for the model large
@@ -110,11 +111,7 @@ func (r *reader) routes(path string, n ast.Node) map[string][]string {
 func (r *reader) planFields(p *Plan, more map[string]readFunc) map[string]readFunc {
 	more["limits"] = func(path string, n ast.Node) {
 		p.Limits = make(map[string]core.Algorithm)
-		r.entries(path, n, func(name, path string, n ast.Node) {
-			if limit := r.limit(path, n); limit != nil {
-				p.Limits[name] = limit
-			}
-		})
+		r.entries(path, n, func(name, path string, n ast.Node) { r.limits(p, name, path, n) })
 	}
 	more["caps"] = func(path string, n ast.Node) {
 		p.Caps = make(map[string]Cap)

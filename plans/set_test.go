@@ -168,7 +168,7 @@ func TestParseSetFaults(t *testing.T) {
 		"tag":               {"default: !!str a\nplans: {a: {}}", []string{"default is an anchor, an alias or a tag"}},
 		"no algorithm":      {plan("{burst: 5}"), []string{x + " says no algorithm: one of the fields rate, leak, fixed_window, sliding_window, sliding_log and calendar is required"}},
 		"two algorithms":    {plan("{rate: 5, per: 1m, calendar: month}"), []string{x + " says 2 algorithms: rate and calendar"}},
-		"another's field":   {plan("{rate: 5, per: 1m, window: 1m}"), []string{x + ".window is no field of a limit with rate: there are rate, per and burst"}},
+		"another's field":   {plan("{rate: 5, per: 1m, window: 1m}"), []string{x + ".window is no field of a limit with rate: there are rate, per, burst and then"}},
 		"unknown word":      {plan("none"), []string{x + ` is "none": it must be unlimited, deny or a mapping`}},
 		"number":            {plan("5"), []string{x + " is 5: it must be unlimited, deny or a mapping"}},
 		"negative":          {plan("{rate: -1, per: -1m, burst: -5}"), []string{x + ".rate is -1: it must not be negative", x + ".per is -1m0s: it must not be negative", x + ".burst is -5: it must not be negative"}},
@@ -194,6 +194,12 @@ func TestParseSetFaults(t *testing.T) {
 		"calendar no zone":  {plan("{limit: 0, calendar: month}"), []string{x + ".in is missing: it must be a time zone, such as UTC", x + ".limit is 0"}},
 		"calendar Local":    {plan("{limit: 1, calendar: month, in: Local}"), []string{x + `.in is "Local": there is no such time zone`}},
 		"calendar anchor":   {plan("{limit: 1, calendar: month, in: UTC, anchor: January}"), []string{x + `.anchor is "January": it must be a date such as 2026-01-31`}},
+		"then": {plan("{limit: 9, calendar: day, in: UTC, then: {overage: 0, slow: {rate: 1, per: 1m, then: {}}, more: 1}}"), []string{
+			x + ".then.more is no field here: there are overage and slow", x + ".then.slow.then is of a limit that answers", x + ".overage.limit is 0"}},
+		"then empty":       {plan("{limit: 9, calendar: day, in: UTC, then: {}}"), []string{x + ".then is empty: it must have an overage or a slow"}},
+		"then of a rate":   {plan("{rate: 9, per: 1m, then: {overage: 5}}"), []string{x + ".then is for a quota"}},
+		"then of a window": {plan("{limit: 9, sliding_window: 1m, then: {overage: 5}}"), []string{x + ".then is no field of a limit with sliding_window"}},
+		"then twice":       {plan("{limit: 9, calendar: day, in: UTC, then: {overage: 5}}\n      x.overage: deny"), []string{"line 6: plans.a.limits.x.overage is there twice"}},
 		"several": {
 			"default: c\nplans:\n  a: {limits: {x: {rate: 0}}, caps: {s: 0}}\n  b: {limit: 5}",
 			[]string{"line 4: plans.b.limit is no field here: there are caps and limits", `line 1: default is "c"`, "line 3: plans.a.limits.x.burst is 0", "line 3: plans.a.caps.s is 0"},
@@ -379,5 +385,41 @@ func TestNamesAreFixed(t *testing.T) {
 	}
 	if _, _, err := newBook(t, plans.Config{Set: parse(t, good+pro)}).Names(); err == nil {
 		t.Error("Names tells no fault")
+	}
+}
+
+// What a file has for then are limits of their own, of the same periods.
+func TestThenOfAFile(t *testing.T) {
+	t.Parallel()
+	month := func(n int64) core.Calendar { return core.Calendar{Limit: n, Every: core.PeriodMonth, In: time.UTC} }
+	set := parse(t, `
+default: a
+plans:
+  a:
+    limits:
+      calendar: {limit: 9, calendar: month, in: UTC, then: {overage: 5, slow: {rate: 1, per: 1m}}}
+      subscription: {limit: 9, calendar: month, in: UTC, anchor: subscription, then: {overage: 5}}
+      window: unlimited
+      window/large: {limit: 9, fixed_window: 1h, then: {overage: 5}}
+      credits: {rate: 0, burst: 9, then: {slow: unlimited}}
+`)
+	want := map[string]core.Algorithm{
+		"calendar": month(9), "calendar.overage": month(5), "calendar.slow": core.PerMinute(1),
+		"subscription": plans.Subscribed{Calendar: month(9)}, "subscription.overage": plans.Subscribed{Calendar: month(5)},
+		"window":               core.Unlimited{},
+		"window/large":         core.FixedWindow{Limit: 9, Window: time.Hour},
+		"window.overage/large": core.FixedWindow{Limit: 5, Window: time.Hour},
+		"credits":              core.TokenBucket{Burst: 9}, "credits.slow": core.Unlimited{},
+	}
+	p, _ := set.Plan("a")
+	if !reflect.DeepEqual(p.Limits, want) {
+		t.Errorf("%v, want %v", p.Limits, want)
+	}
+	book := newBook(t, plans.Config{Set: set, Policies: []string{"calendar", "subscription", "window", "credits"}})
+	if limits, _, err := book.Names(); err != nil || !slices.Equal(limits, []string{"calendar", "credits", "subscription", "window"}) {
+		t.Errorf("%v, %v", limits, err)
+	}
+	if long := book.Then(strings.Repeat("x", 58)); len(long) != 1 || !strings.HasSuffix(long[0], "x.slow") {
+		t.Errorf("%v", long)
 	}
 }

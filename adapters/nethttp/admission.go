@@ -50,8 +50,10 @@ type charged struct {
 // charger is a rule of a Guard, or a block.
 type charger struct {
 	rule   *Rule
+	policy *core.Policy // of the rule, or one of its Then
 	advert advert
-	block  *block // in place of rule and advert
+	then   *charger // under the policy that follows when this one denies, or nil
+	block  *block   // in place of all others
 }
 
 // inlineRules is for how many rules an Admission has room.

@@ -96,6 +96,9 @@ func (x *Exchange) decide(r *http.Request) {
 	derived := err == nil
 	if derived {
 		err = x.spendAlone(r.Context(), charges)
+		for err == nil && x.follow(charges) {
+			err = x.spendAlone(r.Context(), charges)
+		}
 	}
 	x.conclude(charges, derived, err)
 }
@@ -120,7 +123,11 @@ func (x *Exchange) decideBeside(r *http.Request, room []core.Charge) {
 		x.conclude(nil, derived, err)
 		return
 	}
-	x.conclude(charges, derived, x.spend(r.Context(), charges, &slot))
+	err = x.spend(r.Context(), charges, &slot)
+	for err == nil && x.follow(charges) {
+		err = x.spend(r.Context(), charges, &slot)
+	}
+	x.conclude(charges, derived, err)
 }
 
 // conclude sets the status and the error of the outcome of deciding these charges. derived says that

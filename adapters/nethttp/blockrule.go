@@ -63,7 +63,7 @@ func ForgetOn(statuses ...int) func(r *http.Request, status int) bool { return s
 
 func (b *BlockRule) check(i int, names map[string]bool, fault faultFunc) {
 	at := fmt.Sprintf("Blocks[%d]", i)
-	if checkPolicy(at, b.Policy, names, fault) {
+	if checkPolicy(at+".Policy", b.Policy, names, fault) {
 		if _, ok := b.Policy.Algorithm().(core.Block); !ok {
 			fault("%s.Policy has the algorithm %T: it must be a core.Block", at, b.Policy.Algorithm())
 		}

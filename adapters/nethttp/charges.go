@@ -13,7 +13,8 @@ import (
 // Charges returns the charges that Admit would decide for a request: one for each BlockRule and
 // each rule that applies, in their order, with its key, cost and limit. It spends nothing. Use it
 // with core.Gate.Peek and core.Gate.Reset. The request may be one that an operator's program makes
-// up, as long as it has what Config.Plan and the rules' Key, Skip and Cost read.
+// up, as long as it has what Config.Plan and the rules' Key, Skip and Cost read. What is charged under
+// a Rule.Then is not among them.
 //
 // Charges ignores Config.Skip and Config.Deny. It reads up to Rule.CostBody
 // bytes of the body and puts them back. There are no charges if no rule applies.

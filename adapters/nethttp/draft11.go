@@ -34,7 +34,7 @@ func (Draft11) WriteHeaders(h http.Header, a *Admission) {
 			continue // clients need not know how many strikes block
 		}
 		ad := &c.by.advert
-		policy := ad.memberFor(r, a.limitUnder(c.by.rule.Policy))
+		policy := ad.memberFor(r, a.limitUnder(r.Policy))
 		if policy == "" {
 			continue
 		}

@@ -15,9 +15,12 @@ func (x *Exchange) denyUnread(r *http.Request, blocks []core.Charge) (decided bo
 		return false
 	}
 	charges, err := x.deriveRules(r, slices.Clip(blocks), (*Rule).readsBody)
-	if err == nil && x.denies(r, charges) {
-		return true
+	for err == nil && x.denies(r, charges) {
+		if !x.follow(charges) {
+			return true
+		}
 	}
+	x.decision = core.Decision{}
 	x.charged = x.charged[:len(blocks)]
 	return false
 }

@@ -91,7 +91,7 @@ func (x *Exchange) settle(r *http.Request, status int) {
 func (x *Exchange) keepSpent(r *http.Request) {
 	actual := make([]int64, len(x.charged))
 	for i, c := range x.charged {
-		if c.by.rule != nil && c.by.rule.Policy.Hold() == 0 {
+		if c.by.rule != nil && c.by.policy.Hold() == 0 {
 			actual[i] = c.cost
 		}
 	}

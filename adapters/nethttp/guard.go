@@ -21,6 +21,7 @@ type Guard struct {
 	rules  []charger
 	advertised
 	settles bool // something depends on the response, or is held until there is one
+	follows bool // a rule has a Then
 	beside  bool // there are blocks or caps, requests may wait, or their bodies are read
 }
 
@@ -36,12 +37,8 @@ func NewGuard(cfg Config) (*Guard, error) {
 	g := &Guard{cfg: cfg}
 	var policies []byte
 	for i := range cfg.Rules {
-		r := &cfg.Rules[i]
-		ad := advertise(r.Policy)
-		hub.State(cfg.Gate, r.Policy, cfg.Plan != nil)
-		g.rules = append(g.rules, charger{rule: r, advert: ad})
-		policies = appendMember(policies, ad.member)
-		g.settles = g.settles || r.Settle != nil || r.Policy.Hold() > 0
+		g.useRule(&cfg.Rules[i])
+		policies = appendMember(policies, g.rules[i].advert.member)
 	}
 	for _, rule := range cfg.Blocks {
 		list, err := core.NewBlocklist(cfg.Gate, rule.Policy)
@@ -58,6 +55,20 @@ func NewGuard(cfg Config) (*Guard, error) {
 	g.beside = len(g.blocks) > 0 || cfg.Slot != nil || cfg.MaxDelay > 0 || g.readsBody()
 	g.policies = string(appendMember(policies, g.caps))
 	return g, nil
+}
+
+// useRule adds a rule.
+func (g *Guard) useRule(r *Rule) {
+	g.rules = append(g.rules, chargerOf(r))
+	g.follows = g.follows || len(r.Then) > 0
+	g.settles = g.settles || r.Settle != nil || r.Policy.Hold() > 0
+	hub.State(g.cfg.Gate, r.Policy, g.cfg.Plan != nil)
+	for _, p := range r.Then {
+		g.settles = g.settles || p.Hold() > 0
+		if g.cfg.Plan == nil { // otherwise a Gate states it once a plan names it
+			hub.State(g.cfg.Gate, p, false)
+		}
+	}
 }
 
 // useSlot keeps a copy of the configuration of the slot.

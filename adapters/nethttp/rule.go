@@ -14,6 +14,13 @@ import (
 type Rule struct {
 	// Policy names the limit. It is required. Config.Plan may have another limit under its name.
 	Policy *core.Policy
+	// Then are the policies that answer when Policy is spent: a request that it denies is charged under
+	// the first of them that admits it, on the same key and with the same cost, such as an overage and
+	// then a slower rate. Policy and each of Then count what they have admitted. Responses and the
+	// Decision have the one that decided, by its name. A policy whose limit is core.DenyAll, such as one
+	// that Config.Plan leaves its own, is skipped. A request that is denied so takes one more round trip
+	// for each policy that it is charged under, except where the denial is remembered.
+	Then []*core.Policy
 	// Key derives whose limit it is. It is required: no key is right for every program. What Key
 	// reads of the body the handler cannot read again. Read a form with r.PostFormValue, which
 	// keeps the form for the handler; package keyfunc says what to do with JSON.
@@ -54,7 +61,10 @@ type Rule struct {
 
 func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {
 	at := fmt.Sprintf("Rules[%d]", i)
-	checkPolicy(at, r.Policy, names, fault)
+	checkPolicy(at+".Policy", r.Policy, names, fault)
+	for j, p := range r.Then {
+		checkPolicy(fmt.Sprintf("%s.Then[%d]", at, j), p, names, fault)
+	}
 	if r.Key == nil {
 		fault("%s.Key is nil: say whose limit it is, such as keyfunc.RemoteIP()", at)
 	}
@@ -149,11 +159,11 @@ type faultFunc func(format string, args ...any)
 // checkPolicy records the faults of a rule's policy, and reports whether there is one.
 func checkPolicy(at string, p *core.Policy, names map[string]bool, fault faultFunc) bool {
 	if p == nil || p.Name() == "" {
-		fault("%s.Policy is missing: core.NewPolicy must make it", at)
+		fault("%s is missing: core.NewPolicy must make it", at)
 		return false
 	}
 	if names[p.Name()] {
-		fault("%s.Policy is named %q, like that of another rule", at, p.Name())
+		fault("%s is named %q, like that of another rule", at, p.Name())
 	}
 	names[p.Name()] = true
 	return true

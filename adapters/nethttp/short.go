@@ -64,6 +64,8 @@ type PlanBook interface {
 	) func(*http.Request) (core.Plan, error)
 	// Names returns the names of all limits and caps, and fixes them.
 	Names() (limits, caps []string, err error)
+	// Then returns the names of the limits that answer when a limit is spent, in their order.
+	Then(limit string) []string
 	// Counts reports whether a limit counts a request, by its route.
 	Counts(limit string, r *http.Request) bool
 }
@@ -72,7 +74,8 @@ type PlanBook interface {
 // or a cap of its name, counted by tenant: the same name that book knows it by, which therefore must
 // not be a hash. A limit that Routes of the plans name counts the requests for these routes alone, so the
 // Guard must stand where their pattern is known: in net/http and chi in front of single handlers. In front
-// of a mux such a limit counts nothing. A request without a slot is refused at once.
+// of a mux such a limit counts nothing. What a plan says of a limit that is spent, an overage or a slower
+// limit, is its Rule.Then. A request without a slot is refused at once.
 //
 //	var guard = core.Must(nethttp.Quotas(gate, book, tenantOf))
 func Quotas(gate *core.Gate, book PlanBook, tenant keyfunc.Func) (*Guard, error) {
@@ -90,15 +93,17 @@ func quotas(gate *core.Gate, book PlanBook, tenant keyfunc.Func) (*Guard, error)
 	}
 	cfg := Config{Gate: gate, Plan: book.Plan(tenant)}
 	for _, name := range limits {
-		// Every plan names the limit, so DenyAll never holds.
-		policy, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.DenyAll{}})
-		if err != nil {
-			return nil, err
+		rule := Rule{Key: tenant, Skip: func(r *http.Request) bool { return !book.Counts(name, r) }}
+		// Every plan names the limit, so DenyAll never holds, except under those of Then.
+		for _, name := range append([]string{name}, book.Then(name)...) {
+			policy, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.DenyAll{}})
+			if err != nil {
+				return nil, err
+			}
+			rule.Then = append(rule.Then, policy)
 		}
-		cfg.Rules = append(cfg.Rules, Rule{
-			Policy: policy, Key: tenant,
-			Skip: func(r *http.Request) bool { return !book.Counts(name, r) },
-		})
+		rule.Policy, rule.Then = rule.Then[0], rule.Then[1:]
+		cfg.Rules = append(cfg.Rules, rule)
 	}
 	if len(caps) > 0 {
 		slots, err := semaphore.New(gate, semaphore.Config{Name: "plans"})

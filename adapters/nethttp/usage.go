@@ -2,6 +2,7 @@ package nethttp
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 //	  ]
 //	}
 //
-// There is a policy for each rule, in their order. w, t and reset are seconds: w is the window, t
+// There is a policy for each rule, in their order, and behind it those of its Then. w, t and reset are seconds: w is the window, t
 // the wait until r rises, and reset the wait until all of q remains. They are rounded up, except a
 // w below one second. held is the part of used that running requests hold and may give back, if
 // there is some. t and reset are absent while nothing is used, and if nothing comes back.
@@ -130,7 +131,12 @@ func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, err error
 		if err != nil {
 			return nil, err
 		}
-		if ok {
+		if !ok {
+			continue
+		}
+		charges = append(charges, c)
+		for next := x.following(&x.guard.rules[i]); next != nil; next = x.following(next) {
+			c.Policy, c.Limit = next.policy, x.limitUnder(next.policy)
 			charges = append(charges, c)
 		}
 	}
@@ -138,16 +144,18 @@ func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, err error
 }
 
 func (x *Exchange) policyUsages(r *http.Request, charges []core.Charge) ([]policyUsage, error) {
-	d, err := x.guard.cfg.Gate.Peek(r.Context(), charges...)
-	if err != nil {
-		return nil, explain(charges, err)
-	}
-	if d.Cause != nil { // nobody knows what is used
-		return nil, d.Cause
-	}
 	all := make([]policyUsage, 0, len(charges))
-	for _, result := range d.Results() {
-		all = append(all, policyUsageOf(result))
+	for some := range slices.Chunk(charges, core.MaxCharges) {
+		d, err := x.guard.cfg.Gate.Peek(r.Context(), some...)
+		if err != nil {
+			return nil, explain(some, err)
+		}
+		if d.Cause != nil { // nobody knows what is used
+			return nil, d.Cause
+		}
+		for _, result := range d.Results() {
+			all = append(all, policyUsageOf(result))
+		}
 	}
 	return all, nil
 }

@@ -43,6 +43,9 @@ type Config struct {
 type Inspector struct {
 	cfg Config
 	hub *hub.Hub
+	// answers are the policies that hold when another is spent, by their names, with that one.
+	answers map[string]*core.Policy
+	implied []*core.Policy // the answers that the configuration does not have
 }
 
 // New returns an Inspector, or every fault of the configuration at once. Faults name the fields of
@@ -83,14 +86,34 @@ func New(cfg Config, of string) (*Inspector, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return &Inspector{cfg: cfg, hub: lent}, nil
+	i := &Inspector{cfg: cfg, hub: lent, answers: make(map[string]*core.Policy)}
+	for _, p := range cfg.Policies {
+		i.addAnswers(p)
+	}
+	return i, nil
+}
+
+// addAnswers adds the policies that a plan may name for one that is spent.
+func (i *Inspector) addAnswers(p *core.Policy) {
+	for _, name := range plans.Then(p.Name()) {
+		i.answers[name] = p
+		if i.Policy(name) != nil {
+			continue
+		}
+		answer, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.DenyAll{}, Unit: p.Unit()})
+		if err == nil { // otherwise the name is too long, and no plan has it
+			i.implied = append(i.implied, answer)
+		}
+	}
 }
 
 // Policy returns the policy of a name, or nil.
 func (i *Inspector) Policy(name string) *core.Policy {
-	for _, p := range i.cfg.Policies {
-		if p.Name() == name {
-			return p
+	for _, all := range [][]*core.Policy{i.cfg.Policies, i.implied} {
+		for _, p := range all {
+			if p.Name() == name {
+				return p
+			}
 		}
 	}
 	return nil

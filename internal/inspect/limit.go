@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -23,6 +24,12 @@ type Limit struct {
 	// KeptAfter is the wait after which the next request fits if running reservations keep all that
 	// they hold. It is 0 if Result.RetryAfter counts on none of it.
 	KeptAfter time.Duration
+	// Then is the name of the policy that decides on the next request in place of this one, which is
+	// spent. It is empty if this one decides.
+	Then string
+
+	answers bool // for another limit, so that it decides only once that is spent
+	decides bool // in place of the one that it answers for
 }
 
 // Blocks reports whether the limit is a core.Block.
@@ -32,7 +39,17 @@ func (l *Limit) Blocks() bool {
 }
 
 // Denies reports whether the limit would deny the next request.
-func (l *Limit) Denies() bool { return !l.Result.Allowed && !l.Policy.Shadow() }
+func (l *Limit) Denies() bool {
+	return !l.Result.Allowed && !l.Policy.Shadow() && l.Then == "" && l.answers == l.decides
+}
+
+// isSpent reports whether another limit may answer for this one.
+func (l *Limit) isSpent() bool {
+	_, denies := l.Algorithm.(core.DenyAll)
+	source := l.Result.Source
+	return !l.Result.Allowed && !l.Policy.Shadow() && !denies &&
+		source != core.SourceClosed && source != core.SourceOverload
+}
 
 // isTouched reports whether the key has spent something, or its limit is another than the policy's.
 func (l *Limit) isTouched() bool {
@@ -43,9 +60,13 @@ func (l *Limit) isTouched() bool {
 // limits fills in how a subject stands under each policy.
 func (i *Inspector) limits(ctx context.Context, s *Subject, plan core.Plan) {
 	var all []Limit
-	for _, p := range i.cfg.Policies {
-		for _, key := range i.keys(p, s.Key) {
-			all = append(all, i.limitOf(p, key, plan))
+	for _, p := range slices.Concat(i.cfg.Policies, i.implied) {
+		counted := cmp.Or(i.answers[p.Name()], p) // an answer counts on the keys of what it answers for
+		for _, key := range i.keys(counted, s.Key) {
+			l := i.limitOf(p, key, plan)
+			if _, none := l.Algorithm.(core.DenyAll); counted == p || !none {
+				all = append(all, l)
+			}
 		}
 	}
 	for some := range slices.Chunk(all, core.MaxCharges) {

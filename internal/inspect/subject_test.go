@@ -279,3 +279,40 @@ func TestNewTellsEveryFault(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A limit that is spent denies nothing while another answers for it, and the wait is that of the last one.
+func TestLimitThatAnswers(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		set := gatetest.Must(plans.ParseSet([]byte("default: a\nplans: {a: {limits: " +
+			"{month: {limit: 2, calendar: month, in: UTC, then: {overage: 1, slow: {rate: 1, per: 1h}}}}}}")))(t)
+		book := gatetest.Must(plans.New(plans.Config{Set: set}))(t)
+		t.Cleanup(book.Close)
+		month := newPolicy(t, core.PolicyConfig{Name: "month", Algorithm: core.DenyAll{}, Unit: core.UnitTokens})
+		i, key := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{month}, Plans: book}), newKey(t, "acme")
+		plan := gatetest.Must(book.For(t.Context(), "acme"))(t)
+		for _, c := range []struct {
+			spend, then, reason string
+			wait                time.Duration
+		}{
+			{"month", "", "", 0}, {"month", "month.overage", "", 0}, {"month.overage", "month.slow", "", 0},
+			{"month.slow", "month.slow", "month.slow", time.Hour},
+		} {
+			charge := core.Charge{Policy: i.Policy(c.spend), Key: key, Limit: plan.Algorithm(c.spend)}
+			if d := decide(t, g, charge); !d.Allowed {
+				t.Fatal(d)
+			}
+			s := lookup(t, i, key)
+			reason := ""
+			for _, r := range s.Why.Reasons {
+				reason += r.Rule()
+			}
+			if late := c.wait - s.Why.RetryAfter; s.Limits[0].Then != c.then || reason != c.reason || late < 0 || late > time.Minute {
+				t.Errorf("after %s: then %q, reason %q, retry after %v", c.spend, s.Limits[0].Then, reason, s.Why.RetryAfter)
+			}
+		}
+		if p := i.Policy("month.slow"); p.Unit() != core.UnitTokens {
+			t.Errorf("its unit is %v", p.Unit())
+		}
+	})
+}

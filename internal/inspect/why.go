@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/plans"
 )
 
 // Verdict is what would become of the next request of a subject.
@@ -35,8 +36,11 @@ type Reason struct {
 
 // verdict returns what would become of the next request.
 func (s *Subject) verdict() (v Verdict) {
+	s.follow()
+	answered := false
 	for i := range s.Limits {
 		l := &s.Limits[i]
+		answered = answered || l.Then != ""
 		if !l.Denies() {
 			continue
 		}
@@ -47,7 +51,8 @@ func (s *Subject) verdict() (v Verdict) {
 		}
 		v.Estimated = v.Estimated || l.KeptAfter > 0
 	}
-	if len(v.Reasons) > 0 && s.wait > v.RetryAfter { // a raise of another limit ends before
+	// A raise of another limit may end before. That wait is also for limits that another answers for.
+	if len(v.Reasons) > 0 && s.wait > v.RetryAfter && !answered {
 		v.RetryAfter = s.wait
 		v.Opens = s.opens(&core.Result{RetryAfter: s.wait})
 	}
@@ -57,6 +62,37 @@ func (s *Subject) verdict() (v Verdict) {
 		}
 	}
 	return v
+}
+
+// follow notes which limits decide in place of those that are spent, as nethttp.Rule.Then has it.
+func (s *Subject) follow() {
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		decides := l
+		for _, name := range plans.Then(l.Policy.Name()) {
+			next := s.limit(name, l.Key)
+			if next == nil {
+				continue
+			}
+			next.answers = true
+			if decides.isSpent() {
+				decides = next
+			}
+		}
+		if decides != l {
+			l.Then, decides.decides = decides.Policy.Name(), true
+		}
+	}
+}
+
+// limit returns the limit of a key under the policy of a name, or nil.
+func (s *Subject) limit(policy string, key core.Key) *Limit {
+	for i := range s.Limits {
+		if l := &s.Limits[i]; l.Key == key && l.Policy.Name() == policy {
+			return l
+		}
+	}
+	return nil
 }
 
 // opens returns the first whole second at which a denied charge fits, or zero if there is none.

@@ -1,0 +1,49 @@
+package nethttp
+
+import "github.com/headgate/headgate/core"
+
+// chargerOf returns the charger of a rule, with one for each policy that follows when it denies.
+func chargerOf(r *Rule) charger {
+	var next *charger
+	for i := len(r.Then) - 1; i >= 0; i-- {
+		next = &charger{rule: r, policy: r.Then[i], advert: advertise(r.Then[i]), then: next}
+	}
+	return charger{rule: r, policy: r.Policy, advert: advertise(r.Policy), then: next}
+}
+
+// follow replaces the charges that deny the request by those under the policies that follow, and
+// reports whether the request is to be decided again. A denial spends nothing.
+func (x *Exchange) follow(charges []core.Charge) (again bool) {
+	if x.decision.Allowed || !x.guard.follows {
+		return false
+	}
+	for i, r := range x.denials() {
+		c := &x.charged[i]
+		switch {
+		case c.by.block != nil, r.Source == core.SourceClosed, r.Source == core.SourceOverload:
+			return false // it would be denied under every policy
+		case denialOf(r, c.cost).DeniesAll:
+			continue
+		}
+		if next := x.following(c.by); next != nil {
+			c.by, again = next, true
+			charges[i].Policy, charges[i].Limit = next.policy, x.limitUnder(next.policy)
+		}
+	}
+	return again
+}
+
+// following returns what follows when a charger denies, or nil. A policy that denies everything, such as
+// one that the plan does not name, follows nothing.
+func (x *Exchange) following(c *charger) *charger {
+	for next := c.then; next != nil; next = next.then {
+		limit := x.limitUnder(next.policy)
+		if limit == nil {
+			limit = next.policy.Algorithm()
+		}
+		if _, denies := limit.(core.DenyAll); !denies {
+			return next
+		}
+	}
+	return nil
+}

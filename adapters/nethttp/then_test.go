@@ -1,0 +1,178 @@
+package nethttp_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/plans"
+)
+
+// namesIn returns the names of the members of RateLimit-Policy, without the caps.
+func namesIn(h http.Header) string {
+	var names []string
+	for _, member := range strings.Split(h.Get("RateLimit-Policy"), ", ") {
+		name, _, _ := strings.Cut(member, ";")
+		names = append(names, strings.Trim(name, `"`))
+	}
+	return strings.Join(names, " ")
+}
+
+// A quota that is spent is followed by its overage, and that by a slower limit, each counted apart, in
+// every way in which a Guard decides.
+func TestThen(t *testing.T) {
+	t.Parallel()
+	month := func(n int64) core.Algorithm {
+		return core.Calendar{Limit: n, Every: core.PeriodMonth, In: time.UTC}
+	}
+	for name, change := range map[string]func(cfg *nethttp.Config, gate *core.Gate){
+		"rules": func(*nethttp.Config, *core.Gate) {},
+		"blocks": func(cfg *nethttp.Config, _ *core.Gate) {
+			ban := core.Block{Strikes: 100, Within: time.Hour, For: time.Hour}
+			cfg.Blocks = []nethttp.BlockRule{{Policy: gatetest.Limited(t, "bans", ban), Key: keyfunc.RemoteIP()}}
+		},
+		"delays": func(cfg *nethttp.Config, _ *core.Gate) { cfg.MaxDelay = time.Millisecond },
+		"slots": func(cfg *nethttp.Config, gate *core.Gate) {
+			slots := core.Must(semaphore.New(gate, semaphore.Config{Name: "slots"}))
+			cfg.Slot = &nethttp.Slot{Semaphore: slots, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}}
+		},
+		"settling": func(cfg *nethttp.Config, _ *core.Gate) { cfg.Rules[1].Settle = nethttp.RefundServerErrors },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			gate := memory(t, newClock())
+			policy := func(name string, a core.Algorithm) *core.Policy {
+				return gatetest.Policy(t, core.PolicyConfig{Name: name, Algorithm: a})
+			}
+			var told []string
+			cfg := nethttp.Config{
+				Gate: gate,
+				Rules: []nethttp.Rule{
+					{Policy: policy("api", core.AnyMinute(100)), Key: keyfunc.RemoteIP()},
+					{
+						Policy: policy("month", month(4)), Key: keyfunc.RemoteIP(),
+						Then: []*core.Policy{policy("never", core.DenyAll{}), policy("overage", month(3)), policy("slow", core.AnyMinute(2))},
+						Cost: func(r *http.Request) int64 {
+							n, _ := strconv.ParseInt(r.URL.Query().Get("n"), 10, 64)
+							return n
+						},
+					},
+				},
+				Observe: func(_ context.Context, e core.Event) {
+					var names []string
+					for _, r := range e.(*nethttp.AdmissionEvent).Admission.Decision().Results() {
+						names = append(names, r.Policy.Name())
+					}
+					told = append(told, names[len(names)-1])
+				},
+			}
+			change(&cfg, gate)
+			g := guard(t, cfg)
+			h := g.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Query().Has("fail") {
+					w.WriteHeader(http.StatusInternalServerError)
+				}
+			}))
+			ask := func(query string) *httptest.ResponseRecorder {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest("GET", "/?"+query, nil))
+				return w
+			}
+			for i, c := range []struct {
+				query  string
+				status int
+				by     string // the policy that decides
+			}{
+				{"n=3", 200, "month"},
+				{"n=2", 200, "overage"}, // it does not fit any more
+				{"n=1", 200, "month"},   // and this does
+				{"n=1", 200, "overage"},
+				{"n=1", 200, "slow"},
+				{"n=2", 429, "slow"},
+				{"n=1", 200, "slow"},
+				{"n=1", 429, "slow"},
+				{"n=9", 413, "slow"}, // more than any of them has
+			} {
+				w := ask(c.query)
+				if got := namesIn(w.Header()); w.Code != c.status || !strings.HasPrefix(got, "api "+c.by) || told[len(told)-1] != c.by {
+					t.Errorf("request %d: %d with %s, want %d with %s; Observe is told of %s", i, w.Code, got, c.status, c.by, told[len(told)-1])
+				}
+				wait := w.Header().Get("Retry-After")
+				if c.status == 429 && wait != "61" {
+					t.Errorf("request %d: Retry-After %q is not that of slow", i, wait)
+				}
+			}
+			usage := httptest.NewRecorder()
+			g.Usage().ServeHTTP(usage, httptest.NewRequest("GET", "/", nil))
+			for _, want := range []string{`"name":"month","q":4,"qu":"requests"`, `"used":4`, `"name":"overage","q":3`, `"used":3`, `"name":"slow","q":2`, `"used":2`} {
+				if body := usage.Body.String(); !strings.Contains(body, want) || strings.Contains(body, "never") {
+					t.Errorf("%s is not in the usage %s", want, body)
+				}
+			}
+		})
+	}
+}
+
+// What a handler that fails gives back comes back to the policy that was charged.
+func TestThenIsSettled(t *testing.T) {
+	t.Parallel()
+	gate := memory(t, newClock())
+	month := gatetest.Limited(t, "month", core.TokenBucket{Burst: 1})
+	overage := gatetest.Limited(t, "overage", core.TokenBucket{Burst: 1})
+	g := guard(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
+		Policy: month, Then: []*core.Policy{overage}, Key: keyfunc.RemoteIP(), Settle: nethttp.RefundServerErrors,
+	}}})
+	status := http.StatusOK
+	h := g.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	for i, c := range []struct{ handled, want int }{{200, 200}, {500, 500}, {500, 500}, {200, 200}, {200, 429}} {
+		status = c.handled
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil)); w.Code != c.want {
+			t.Errorf("request %d: %d, want %d", i, w.Code, c.want)
+		}
+	}
+}
+
+// Quotas answers as the plan says, and a plan that says nothing refuses.
+func TestThenOfPlans(t *testing.T) {
+	t.Parallel()
+	gate := memory(t, newClock())
+	book := gatetest.Must(plans.New(plans.Config{
+		Set: gatetest.Must(plans.ParseSet([]byte(`
+default: free
+plans:
+  free: {limits: {month: {limit: 1, calendar: month, in: UTC}}}
+  pro: {limits: {month: {limit: 2, calendar: month, in: UTC, then: {overage: 1}}}}
+  slow: {limits: {month: {limit: 1, calendar: month, in: UTC, then: {slow: {rate: 1, per: 1m}}}}}
+  none: {limits: {month: deny}}
+`)))(t),
+		Resolve: func(_ context.Context, tenant string) (string, error) { return tenant, nil },
+	}))(t)
+	t.Cleanup(book.Close)
+	h := gatetest.Must(nethttp.Quotas(gate, book, tenantOf))(t).Handler(http.NotFoundHandler())
+	for tenant, want := range map[string]string{
+		"free": "404 month, 429 month, 429 month, 429 month",
+		"pro":  "404 month, 404 month, 404 month.overage, 429 month.overage",
+		"slow": "404 month, 404 month.slow, 429 month.slow, 429 month.slow",
+		"none": "403 month, 403 month, 403 month, 403 month",
+	} {
+		var got []string
+		for range 4 {
+			w := askAs(h, tenant, "/")
+			got = append(got, fmt.Sprint(w.Code, " ", namesIn(w.Header())))
+		}
+		if all := strings.Join(got, ", "); all != want {
+			t.Errorf("%s: %s, want %s", tenant, all, want)
+		}
+	}
+}
