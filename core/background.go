@@ -11,8 +11,8 @@ import (
 type backgroundKey struct{}
 
 // WithBackground returns a context of background work: of what can wait, such as a bulk job. What waits
-// with it lets foreground work go first: in Limiter.Wait, and in Gate.Reserve. All other contexts are
-// foreground.
+// with it lets foreground work go first: in Limiter.Wait, in Gate.Reserve, and in the queue of a
+// semaphore. All other contexts are foreground.
 //
 // Background work reserves nothing until half of its patience is over, which is its time until the
 // deadline or the longest wait that it names. Until then it asks again when there is room, one caller

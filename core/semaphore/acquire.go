@@ -21,7 +21,8 @@ import (
 // Callers wait in a FIFO queue for each innermost key, so a caller that waits at a user's cap
 // delays no other user of the tenant. Room at an outer key goes to the key below it that has used
 // the fewest slot-seconds, divided by its Share; see Cap. A caller whose inner caps are full is
-// passed over.
+// passed over. Callers with a context of core.WithBackground come behind all others until half of their
+// time is over, which is MaxWait or what is left to the deadline of ctx.
 func (s *Semaphore) Acquire(ctx context.Context, r Request) (*Lease, error) {
 	return s.slots.acquire(ctx, r)
 }

@@ -24,6 +24,7 @@ type attempt struct {
 
 	waiter   *keeper.Waiter
 	over     <-chan time.Time // MaxWait is over
+	half     time.Time        // until when the caller waits in the background
 	position int64            // in the queue, or -1
 	waited   *bool            // the store has queued the caller
 	asked    time.Time        // when the store was asked last
@@ -47,6 +48,7 @@ func (s *Semaphore) ask(
 		waiter: new(keeper.Waiter), position: -1, waited: waited,
 	}
 	if q.Waiters > 0 {
+		a.lease.Background, a.half = core.IsBackground(ctx), halfOf(ctx, r.MaxWait, start)
 		if r.MaxWait != Forever {
 			timer := time.NewTimer(r.MaxWait - time.Since(start))
 			defer timer.Stop()
@@ -72,11 +74,22 @@ func (s *Semaphore) ask(
 	}
 }
 
+// halfOf returns when half of a wait that began at start is over.
+func halfOf(ctx context.Context, longest time.Duration, start time.Time) time.Time {
+	if at, ok := ctx.Deadline(); ok {
+		longest = min(longest, at.Sub(start))
+	}
+	return start.Add(longest / 2)
+}
+
 // ask asks the store once. The grant holds or waits.
 func (a *attempt) ask(ctx context.Context) (lease.Grant, error) {
 	k := a.semaphore.hub.Keeper
 	var hears bool
 	a.lease.Channel, hears = k.Channel(a.outermost, a.waiter)
+	if a.lease.Background && !time.Now().Before(a.half) {
+		a.lease.Background = false
+	}
 	before := a.sent
 	a.asked, a.sent = time.Now(), true
 	grant, err := a.store.Acquire(ctx, a.scope, a.lease)
@@ -112,6 +125,9 @@ func (a *attempt) wait(ctx context.Context, grant lease.Grant) (*Lease, error) {
 	fallback := !s.inMemory() && a.store == s.hub.LocalLeases
 	if fallback {
 		patience = min(patience, breaker.Pause)
+	}
+	if a.lease.Background {
+		patience = min(patience, max(0, time.Until(a.half)))
 	}
 	poll := time.NewTimer(patience)
 	defer poll.Stop()

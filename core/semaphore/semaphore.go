@@ -51,7 +51,8 @@ type Config struct {
 	// MaxHold ends each lease after that time, whether it was renewed or adopted. Zero means no
 	// bound.
 	MaxHold time.Duration
-	// MaxWaiters bounds the queue of each innermost key. Further callers get a FullError at once.
+	// MaxWaiters bounds the queue of each innermost key. Further callers get a FullError at once. Those
+	// in the background do not count against others.
 	// Zero means 100.
 	MaxWaiters int
 	// OnFailure says who decides while Redis does not answer: FailLocal grants this process's share

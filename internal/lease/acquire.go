@@ -14,6 +14,9 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 	case held:
 		status = Held
 	case r != nil:
+		if !q.Background {
+			s.hasten(r)
+		}
 		r.Request = q
 		s.patience.put(q.ID, s.now+q.Patience)
 		s.refresh(r.Levels)
@@ -67,7 +70,6 @@ func (s *Scope) admit(r *record) Status {
 	for _, l := range r.Levels {
 		first = first && s.head(l.Node) == ""
 	}
-	leaf := r.Levels[len(r.Levels)-1].Node
 	switch {
 	case fits && first:
 		s.keep(r)
@@ -75,7 +77,7 @@ func (s *Scope) admit(r *record) Status {
 		return Held
 	case r.Waiters == 0 && !fits:
 		return Full
-	case r.Waiters > 0 && int64(len(s.waiters[leaf])) >= r.Waiters:
+	case r.Waiters > 0 && s.before(r) >= r.Waiters:
 		return QueueFull
 	}
 	return s.queue(r, fits)
@@ -86,6 +88,9 @@ func (s *Scope) queue(r *record, fits bool) Status {
 	id, root, leaf := r.ID, r.Levels[0].Node, r.Levels[len(r.Levels)-1].Node
 	s.ticket = max(s.ticket+1, s.now)
 	r.ticket = digits(s.ticket)
+	if r.Background {
+		r.ticket = digits(s.ticket + later)
+	}
 	s.keep(r)
 	enqueue(s.waiters, leaf, place{r.ticket, id})
 	s.countWaiter(r, 1)

@@ -114,7 +114,7 @@ func (x *script) runAll(t *testing.T, now int64, operations ...[]any) (replies [
 }
 
 func acquireArgs(q Request) []any {
-	return []any{"acquire", q.ID, q.Patience, q.Waiters, q.Lease/1000 + 301_000, q.Lone()}
+	return []any{"acquire", q.ID, q.SignedPatience(), q.Waiters, q.Lease/1000 + 301_000, q.Lone()}
 }
 
 func (g Grant) reply() string {
@@ -158,7 +158,11 @@ func (s *Scope) state() string {
 	}
 	for parent, debts := range s.debts {
 		for _, p := range debts {
-			lines = append(lines, fmt.Sprint("w ~", parent, "  ", p.rank, " ", p.id, " 0"))
+			node, class := strings.TrimPrefix(parent, "!"), " "
+			if node != parent {
+				class = "!"
+			}
+			lines = append(lines, fmt.Sprint("w ~", node, " ", class, p.rank, " ", p.id, " 0"))
 		}
 	}
 	if s.since > 0 {
@@ -436,6 +440,7 @@ func TestScriptAgreesWithScope(t *testing.T) {
 				if rng.IntN(50) == 0 {
 					q.Lease *= 1_000_000 // days
 				}
+				q.Background = rng.IntN(3) == 0
 				if rng.IntN(4) == 0 {
 					q.Longest = 1 + rng.Int64N(9_000_000)
 				}

@@ -33,6 +33,11 @@ func dequeue(queues map[string][]place, node string, p place) {
 	}
 }
 
+// later is added to the ticket of a waiter in the background, so that it comes behind all others.
+const later = 5_000_000_000_000_000
+
+func inBackground(ticket string) bool { return ticket >= digits(later) }
+
 // position is where a node is ready: its parent, and its rank among its siblings.
 type position struct{ parent, rank string }
 

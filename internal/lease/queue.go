@@ -3,6 +3,7 @@ package lease
 import (
 	"maps"
 	"slices"
+	"strconv"
 )
 
 // Bounds on the work of one operation.
@@ -53,15 +54,48 @@ func (s *Scope) refresh(levels []Level) {
 			enqueue(s.ready, at.parent, place{at.rank, node})
 			s.readyAt[node] = at
 		}
-		if account, known := s.account[node]; known && id == "" && s.used[node] == 0 {
-			bound := minDebts + s.holders.len() + s.patience.len()
-			if account > s.clock[parent.Node] && len(s.debts[parent.Node]) < bound {
-				enqueue(s.debts, parent.Node, place{digits(account), node})
-			} else {
-				delete(s.account, node)
-			}
+		if id == "" && s.used[node] == 0 {
+			s.settleIdle("", node, parent.Node)
+			s.settleIdle("!", node, parent.Node)
 		}
 	}
+}
+
+// settleIdle closes an account of a node that neither waits nor holds, or keeps it as a debt while that
+// is ahead of the clock.
+func (s *Scope) settleIdle(class, node, parent string) {
+	account, known := s.account[class+node]
+	if !known {
+		return
+	}
+	bound := minDebts + s.holders.len() + s.patience.len()
+	if account > s.clock[class+parent] && len(s.debts[class+parent]) < bound {
+		enqueue(s.debts, class+parent, place{digits(account), node})
+	} else {
+		delete(s.account, class+node)
+	}
+}
+
+// hasten moves a waiter in the background to its place among the others.
+func (s *Scope) hasten(r *record) {
+	if !inBackground(r.ticket) {
+		return
+	}
+	leaf := r.Levels[len(r.Levels)-1].Node
+	dequeue(s.waiters, leaf, place{r.ticket, r.ID})
+	n, _ := strconv.ParseInt(r.ticket, 10, 64) // digits made it
+	r.ticket = digits(n - later)
+	enqueue(s.waiters, leaf, place{r.ticket, r.ID})
+}
+
+// before returns how many waiters at its innermost node a new caller would have before it.
+func (s *Scope) before(r *record) int64 {
+	waiters := s.waiters[r.Levels[len(r.Levels)-1].Node]
+	if r.Background {
+		return int64(len(waiters))
+	}
+	n, _ := slices.BinarySearchFunc(waiters, place{rank: digits(later)}, place.compare)
+	return int64(n)
 }
 
 func (s *Scope) leaveQueue(id string, r *record) {

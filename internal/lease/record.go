@@ -65,6 +65,9 @@ func Parse(text string) (Record, error) {
 	r.Token, r.Granted = number(words[1]), number(words[2])
 	if words[0] != "-" {
 		r.Queued = number(words[0])
+		if r.Queued >= later {
+			r.Queued -= later
+		}
 	}
 	for i := 7; i < len(words); i += 3 {
 		l := Level{Node: words[i], Weight: number(words[i+1]), Limit: number(words[i+2])}

@@ -30,8 +30,17 @@ type Request struct {
 	Patience    int64 // lifetime of a waiter's place in the queue without another acquire
 	Longest     int64 // longest hold over all renewals; 0 means no bound
 	Waiters     int64 // most waiters at the innermost node; 0 means the caller does not wait
+	Background  bool  // while it waits, it comes behind the waiters without
 	Metadata    string
 	Levels      []Level // outermost first
+}
+
+// SignedPatience returns the patience as the script reads it: a negative one waits in the background.
+func (q *Request) SignedPatience() int64 {
+	if q.Background {
+		return -q.Patience
+	}
+	return q.Patience
 }
 
 // Name returns the part of an id that a later caller may have too, or an empty text.

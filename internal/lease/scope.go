@@ -37,8 +37,8 @@ type Scope struct {
 // there, so that a raised limit is not kept from callers behind one of the old limit.
 type newest struct{ limit, waiters int64 }
 
-// accounts are kept while somebody waits. A child has one while it waits or holds, and after that
-// until its parent's clock passes it.
+// accounts are kept while somebody waits, by class and node. A child has one while it waits or holds, and
+// after that until its parent's clock passes it.
 type accounts struct {
 	account map[string]int64
 	clock   map[string]int64   // by parent: a child that comes from idle starts there

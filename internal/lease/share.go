@@ -30,6 +30,15 @@ func cost(hold, weight, limit, share int64) int64 {
 
 func digits(n int64) string { return fmt.Sprintf("%016d", n) }
 
+// classOf returns what stands before the names of nodes in the accounts of a class: those who wait in
+// the background, and who did when they were granted their lease, have accounts and clocks of their own.
+func classOf(ticket string) string {
+	if inBackground(ticket) {
+		return "!"
+	}
+	return ""
+}
+
 func (s *Scope) setAccount(node string, n int64) {
 	s.account[node] = min(n, maxAccount)
 	if s.since == 0 {
@@ -42,7 +51,8 @@ func (s *Scope) setAccount(node string, n int64) {
 // child below its floor is not ahead.
 //
 // A rank is '1', the account after a lease for the head, and the head's ticket. Children below their
-// floors have '0' and no account. So they come first, in the order of their tickets.
+// floors have '0' and no account. So they come first, in the order of their tickets. If the head waits
+// in the background, the rank begins with '3' for '1' and with '2' for '0'.
 func (s *Scope) rankAt(child string, r *record, parent Level) string {
 	l := Level{Weight: 1}
 	for _, own := range r.Levels {
@@ -50,32 +60,38 @@ func (s *Scope) rankAt(child string, r *record, parent Level) string {
 			l = own
 		}
 	}
-	used, clock := s.used[child], s.clock[parent.Node]
+	class := classOf(r.ticket)
+	own, used, clock := class+child, s.used[child], s.clock[class+parent.Node]
 	held := cost(s.hold, used+l.Weight, parent.Limit, l.Share)
-	account, known := s.account[child]
+	account, known := s.account[own]
 	if !known {
 		account = clock
 	}
 	account = max(account, clock-maxCredit*held)
-	if used < l.Floor {
-		s.setAccount(child, min(account, clock))
-		return "0" + digits(0) + r.ticket
+	floor, above := "0", "1"
+	if class != "" {
+		floor, above = "2", "3"
 	}
-	s.setAccount(child, account)
-	return "1" + digits(s.account[child]+held) + r.ticket
+	if used < l.Floor {
+		s.setAccount(own, min(account, clock))
+		return floor + digits(0) + r.ticket
+	}
+	s.setAccount(own, account)
+	return above + digits(s.account[own]+held) + r.ticket
 }
 
 // charge adds a lease that has ended to the accounts of its nodes, from the time at which the first
 // account was opened.
 func (s *Scope) charge(r *record) {
+	class := classOf(r.ticket)
 	for i := 1; i < len(r.Levels) && s.since > 0; i++ {
 		l, parent := r.Levels[i], r.Levels[i-1]
-		account, known := s.account[l.Node]
+		account, known := s.account[class+l.Node]
 		if !known {
-			account = s.clock[parent.Node]
+			account = s.clock[class+parent.Node]
 		}
 		held := s.now - max(r.granted, s.since)
-		s.setAccount(l.Node, account+cost(held, l.Weight, parent.Limit, l.Share))
+		s.setAccount(class+l.Node, account+cost(held, l.Weight, parent.Limit, l.Share))
 	}
 }
 
@@ -84,23 +100,24 @@ func (s *Scope) charge(r *record) {
 // cannot overtake an old one for ever. A lease below a floor moves no clock, because the account
 // may be far ahead.
 func (s *Scope) advance(r *record) {
+	class := classOf(r.ticket)
 	for i := 1; i < len(r.Levels); i++ {
-		l, parent := r.Levels[i], r.Levels[i-1]
-		clock := s.account[l.Node] + cost(s.hold, l.Weight, parent.Limit, l.Share)/2
+		l, parent := r.Levels[i], class+r.Levels[i-1].Node
+		clock := s.account[class+l.Node] + cost(s.hold, l.Weight, r.Levels[i-1].Limit, l.Share)/2
 		at, isReady := s.readyAt[l.Node]
-		if !isReady || at.rank[0] == '0' || clock <= s.clock[parent.Node] {
+		if !isReady || at.rank[0] == '0' || at.rank[0] == '2' || clock <= s.clock[parent] {
 			continue
 		}
-		s.clock[parent.Node] = min(clock, maxAccount)
-		debts := s.debts[parent.Node]
+		s.clock[parent] = min(clock, maxAccount)
+		debts := s.debts[parent]
 		for _, debt := range slices.Clone(debts[:min(maxCleared, len(debts))]) {
 			if debt.rank > digits(clock) {
 				break
 			}
-			dequeue(s.debts, parent.Node, debt)
+			dequeue(s.debts, parent, debt)
 			_, isReady := s.readyAt[debt.id]
-			if s.account[debt.id] <= clock && s.used[debt.id] == 0 && !isReady {
-				delete(s.account, debt.id)
+			if s.account[class+debt.id] <= clock && s.used[debt.id] == 0 && !isReady {
+				delete(s.account, class+debt.id)
 			}
 		}
 	}

@@ -19,6 +19,7 @@ type tenant struct {
 	share, floor int64
 	workers      int
 	hold         int64 // mean, in microseconds
+	background   bool
 
 	served, held, at int64 // slot time until at, slots held since at
 }
@@ -152,7 +153,7 @@ func (s *simulation) run(lasts int64) (jain, utilization float64) {
 		} else {
 			own := Level{Node: "{a}:" + c.name, Limit: s.slots, Weight: 1, Share: c.share, Floor: c.floor}
 			status := s.acquire(e.at, Request{
-				ID: id, Channel: "c", Lease: 1e12, Patience: 1e12, Waiters: 1e9, Metadata: "-",
+				ID: id, Channel: "c", Lease: 1e12, Patience: 1e12, Waiters: 1e9, Metadata: "-", Background: c.background,
 				Levels: []Level{{Node: "{a}", Limit: s.slots, Weight: 1}, own},
 			})
 			if status == Held {

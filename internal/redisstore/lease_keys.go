@@ -28,7 +28,7 @@ const (
 // acquire writes the ARGV of an acquire behind the operation.
 func (a *arguments) acquire(q *lease.Request) {
 	a.name(q.ID)
-	a.int(q.Patience)
+	a.int(q.SignedPatience())
 	a.int(q.Waiters)
 	a.int(q.Lease/1000 + loneMargin)
 	a.name(q.Lone())

@@ -5,12 +5,13 @@
 --        records   hash, see below; a text while it is that of lua/lease/lone.lua, which runs before,
 --                  and after the last release
 --        waiters   sorted set, by text: "node ticket id"; "~node rank child" for a ready child;
---                  "~node  account child" for a debt
+--                  "~node  account child" for a debt, "~node !account child" in the background
 --        patience  sorted set: id, end of the waiter's place; "!id", end of an eviction mark
---        accounts  hash, while somebody waits: a:node, c:node, see below
+--        accounts  hash, while somebody waits, see below
 -- ARGV   operation, then its arguments. Times are in microseconds. No text holds a space.
---        acquire   id, patience, most waiters (0: do not wait), milliseconds for which
---                  lua/lease/lone.lua keeps the lease, " 0 lease id request"
+--        acquire   id, patience (negative: in the background), most waiters (0: do not wait; those in the
+--                  background count only against their own), milliseconds for which lua/lease/lone.lua
+--                  keeps the lease, " 0 lease id request"
 --        renew     lease, ids
 --        release   ids
 --        force     ids
@@ -27,15 +28,18 @@
 --        list      now; for each holder: id, time until its lease ends, record;
 --                  for each waiter: id, -1, record
 --
--- A waiter queues at the node of its innermost level, with a ticket: its arrival. The head of a node
--- is the first waiter at the node or at a ready node below it. A node is ready while its head has
+-- A waiter queues at the node of its innermost level, with a ticket: its arrival. In the background that
+-- is 5000000000000000 later, behind all others, until the waiter acquires again as one of them. The head
+-- of a node is the first waiter at the node or at a ready node below it. A node is ready while its head has
 -- room at it; a ready node queues at its parent by its rank. So a full node delays no other node, and
 -- every step is logarithmic in the number of waiters.
 --
 -- Ready nodes share the room at their parent by fair queueing. The account of a node is the time for
 -- which it has held slots, divided by its share. A lease is charged when it ends, from the time at
 -- which the first account was opened. The rank is 1, the account that the node would have after a
--- mean hold of all that it holds and of its head, and the head's ticket. Below its floor it is 0 and the ticket: such a node comes first. A node that neither
+-- mean hold of all that it holds and of its head, and the head's ticket. Below its floor it is 0 and the
+-- ticket: such a node comes first. While the head waits in the background, it is 3 for 1 and 2 for 0. What
+-- is granted from there counts on accounts and clocks of its own. A node that neither
 -- waits nor holds has an account only while that is ahead of the parent's clock: a debt. A grant moves
 -- the clock to half a mean hold after the account of the node that got it. A new account starts at the
 -- clock. A parent keeps at most 64 more debts than the scope has holders and waiters.
@@ -65,7 +69,8 @@
 --           While there are waiters or marks, a second line "ticket,nodes,places,evicted_until,since"
 --           follows: the last arrival; the number of fields n:node; the number of waiters and marks; a
 --           time after which no mark counts; when the first account was opened, or 0
--- Fields of the accounts: a:node the account of a node, c:node the clock of a parent, since.
+-- Fields of the accounts: a:node the account of a node, c:node the clock of a parent; a:!node and c:!node
+-- those of the background; since.
 --
 -- Commands, strings, tables and captured variables cost most of a run. So the commonest steps return
 -- before the functions of the others exist, and what nobody asks for is neither read nor written.

@@ -23,6 +23,7 @@ end
 
 if operation == 'acquire' then
   local patience, max_waiters = ARGV[3] + 0, ARGV[4] + 0
+  local background = patience < 0
   local root, leaf = levels[1], levels[#levels - 2]
   local status, left, position, place, own_token = 0, 0, nil, nil, nil
   local r = fields[id] and load_record(id)
@@ -30,8 +31,13 @@ if operation == 'acquire' then
     left, own_token = extend(id, r, r.lease) - now, r.token
   elseif r then
     place = r.place
+    if place >= '5' and not background then
+      place = string.format('%016.0f', place - 5000000000000000)
+      insert(leaf .. ' ' .. place .. ' ' .. id) -- first, so that the key does not vanish
+      call('ZREM', KEYS[3], leaf .. ' ' .. r.place .. ' ' .. id)
+    end
     fields[id], changed[id] = place .. ' 0 0 ' .. request, true
-    put(4, now + patience, id)
+    put(4, now + math.abs(patience), id)
     refresh(levels)
     promote(root, id)
   elseif is_evicted(id) then
@@ -51,13 +57,14 @@ if operation == 'acquire' then
     elseif max_waiters == 0 and not fits then
       status = -1
     elseif max_waiters > 0 and places >= max_waiters and
-      call('ZLEXCOUNT', KEYS[3], '[' .. leaf .. ' ', '(' .. leaf .. '!') >= max_waiters then
+      call('ZLEXCOUNT', KEYS[3], '[' .. leaf .. ' ', '(' .. leaf .. (background and '!' or ' 5')) >=
+        max_waiters then
       status = -2
     else
       -- The caller queues first: granting then goes by the queues alone, whether or not it may wait.
       ticket = string.format('%016.0f', math.max(ticket + 1, now))
-      place = ticket
-      enqueue(id, place, request, levels, patience)
+      place = background and string.format('%016.0f', ticket + 5000000000000000) or ticket
+      enqueue(id, place, request, levels, math.abs(patience))
       position = waiters_before(leaf, place)
       touched[3] = touched[3] or position == 0 -- the key may be new
       local first = position == 0 and head(leaf) == id

@@ -46,6 +46,19 @@ local function head(node, depth)
   end
 end
 
+-- settle_idle closes an account of a node that neither waits nor holds, or keeps it as a debt while that is
+-- ahead of the clock.
+local function settle_idle(class, node, parent)
+  local own = account('a:' .. class .. node)
+  if own and own > (account('c:' .. class .. parent) or 0) and call('ZLEXCOUNT', KEYS[3],
+    '[' .. debts(class, parent), '(' .. debts(class, parent) .. ':') < 64 + holders + places then
+    insert(string.format('%s%016.0f %s', debts(class, parent), own, node))
+    touched[3] = true -- the key may be new
+  elseif own then
+    set_account('a:' .. class .. node, false)
+  end
+end
+
 -- refresh queues the inner nodes of the levels at their parents, or removes them.
 local function refresh(levels)
   for i = #levels - 2, 4, -3 do
@@ -65,13 +78,9 @@ local function refresh(levels)
       fields['n:' .. node], changed['n:' .. node] = rank, true
       nodes = nodes + 1
     end
-    local own = not id and not get('u:' .. node) and account('a:' .. node)
-    if own and own > (account('c:' .. parent) or 0) and call('ZLEXCOUNT', KEYS[3],
-      '[~' .. parent .. '  ', '(~' .. parent .. ' 0') < 64 + holders + places then
-      insert(string.format('~%s  %016.0f %s', parent, own, node))
-      touched[3] = true -- the key may be new
-    elseif own then
-      set_account('a:' .. node, false)
+    if not id and not get('u:' .. node) then
+      settle_idle('', node, parent)
+      settle_idle('!', node, parent)
     end
   end
 end

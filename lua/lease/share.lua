@@ -25,6 +25,12 @@ local function set_account(field, value)
   end
 end
 
+-- kind returns what stands before the node in the fields of a class: those who wait in the background,
+-- and who did when they were granted their lease, have accounts and clocks of their own.
+local function kind(place)
+  return place < '5' and '' or '!'
+end
+
 -- A lease may last for years. The quotient comes first, so that no integer overflows in Lua 5.4.
 local function cost(held, weight, limit, share)
   return math.min(1000000000000000,
@@ -47,45 +53,54 @@ end
 -- one is at most two such leases behind it. That of a child below its floor is not ahead.
 local function rank_at(child, r, parent, limit)
   local weight, share, floor = terms(r, child)
-  local used, clock = (get('u:' .. child) or 0) + 0, account('c:' .. parent) or 0
+  local used, class = (get('u:' .. child) or 0) + 0, kind(r.place)
+  local field, clock = 'a:' .. class .. child, account('c:' .. class .. parent) or 0
   local held = cost(hold, used + weight, limit, share)
-  local own = math.max(account('a:' .. child) or clock, clock - 2 * held)
+  local own = math.max(account(field) or clock, clock - 2 * held)
   if used < floor then
-    set_account('a:' .. child, math.min(own, clock))
-    return string.rep('0', 17) .. r.place
+    set_account(field, math.min(own, clock))
+    return (class == '' and '0' or '2') .. string.rep('0', 16) .. r.place
   end
-  set_account('a:' .. child, own)
-  return string.format('1%016.0f', own + held) .. r.place
+  set_account(field, own)
+  return string.format('%s%016.0f', class == '' and '1' or '3', own + held) .. r.place
 end
 
 -- charge adds a lease that has ended to the accounts of its nodes.
 local function charge(r)
+  local class = kind(r.place)
   for i = 4, since > 0 and #r.levels or 0, 3 do
-    local field, weight, share = 'a:' .. r.levels[i], terms(r, r.levels[i])
-    local own = account(field) or account('c:' .. r.levels[i - 3]) or 0
+    local field, weight, share = 'a:' .. class .. r.levels[i], terms(r, r.levels[i])
+    local own = account(field) or account('c:' .. class .. r.levels[i - 3]) or 0
     local held = now - math.max(r.granted + 0, since)
     set_account(field, own + cost(held, weight, r.levels[i - 1] + 0, share))
   end
 end
 
+-- A debt is a member of the waiters behind this.
+local function debts(class, parent)
+  return '~' .. parent .. ' ' .. (class == '' and ' ' or class)
+end
+
 -- advance moves the clocks at the parents of a waiter's nodes, before it is granted a lease, and
 -- closes idle accounts that they pass.
 local function advance(r)
+  local class = kind(r.place)
   for i = 4, #r.levels, 3 do
     local node, parent = r.levels[i], r.levels[i - 3]
     local weight, share = terms(r, node)
-    local clock = (account('a:' .. node) or 0) +
+    local clock = (account('a:' .. class .. node) or 0) +
       math.floor(cost(hold, weight, r.levels[i - 1] + 0, share) / 2)
-    local ranked = string.find(get('n:' .. node) or '', ' 1', 1, true) -- and not below its floor
-    if ranked and clock > (account('c:' .. parent) or 0) then
-      set_account('c:' .. parent, clock)
-      local from, to = '[~' .. parent .. '  ', string.format('(~%s  %016.0f!', parent, clock)
-      for _, debt in ipairs(call('ZRANGEBYLEX', KEYS[3], from, to, 'LIMIT', '0', '2')) do
+    local ranked = string.find(get('n:' .. node) or '', ' [13]') -- and not below its floor
+    if ranked and clock > (account('c:' .. class .. parent) or 0) then
+      set_account('c:' .. class .. parent, clock)
+      local from = debts(class, parent)
+      local to = string.format('(%s%016.0f!', from, clock)
+      for _, debt in ipairs(call('ZRANGEBYLEX', KEYS[3], '[' .. from, to, 'LIMIT', '0', '2')) do
         call('ZREM', KEYS[3], debt)
-        local child = string.sub(debt, #parent + 21)
-        local own = account('a:' .. child)
+        local child = string.sub(debt, #from + 18)
+        local own = account('a:' .. class .. child)
         if own and own <= clock and not get('u:' .. child) and not get('n:' .. child) then
-          set_account('a:' .. child, false)
+          set_account('a:' .. class .. child, false)
         end
       end
     end
