@@ -28,7 +28,6 @@ func newScript(s *redistest.Server, t *testing.T) *script {
 		Script: redis.NewScript(redistest.Script("lease")),
 		short:  redis.NewScript(redistest.Script("slot")), client: s.Client(t),
 	}
-	redistest.ReplayUnderLua54(t, x.client)
 	for _, part := range []string{"h", "m", "w", "p", "s"} {
 		x.keys = append(x.keys, s.Prefix+":{a}:sem:"+part)
 	}
@@ -358,6 +357,7 @@ func TestScriptAgreesWithScope(t *testing.T) {
 		})
 		rng := rand.New(rand.NewPCG(seed, 0))
 		x, now := newScript(srv, t), int64(1_763_700_000_123_456)
+		redistest.ReplayUnderLua54(t, x.client)
 		var published []string
 		model := &Scope{Tell: func(channel, message string) {
 			published = append(published, channel+" "+message)

@@ -21,6 +21,7 @@ func eachScope(t *testing.T, f func(t *testing.T, p *pair)) {
 	t.Helper()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		p := &pair{script: newScript(srv, t), t: t, now: 1_763_700_000_123_456}
+		redistest.ReplayUnderLua54(t, p.client)
 		p.model = &Scope{Tell: func(_, message string) { p.published = append(p.published, message) }}
 		f(t, p)
 	})

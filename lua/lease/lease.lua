@@ -217,7 +217,7 @@ end
 for key, new in pairs(touched) do
   if new and (key == 2 or (key == 1 and holders or places) > 0) then
     local ttl = latest_end - math.floor(now / 1000) + token_lives
-    call('PEXPIRE', KEYS[key], string.format('%.0f', ttl)) -- Redis 7.2 prints 100000000 with an exponent
+    call('PEXPIRE', KEYS[key], string.format('%.0f', ttl))
   end
 end
 return reply

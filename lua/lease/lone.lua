@@ -50,9 +50,9 @@ local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
       wanted = math.min(wanted, granted + longest)
     end
     left = math.max(wanted, ends) - now
-    call('SET', records,
-      string.format('%s %.0f %.0f %s %s', granted, now - granted, left, id, request), 'PX',
-      math.floor(left / 1000) + token_lives)
+    local ttl = math.floor(left / 1000) + token_lives
+    call('SET', records, -- Redis 7.2 prints a TTL of 100000000 with an exponent
+      string.format('%s %.0f %.0f %s %s', granted, now - granted, left, id, request), 'PX', string.format('%.0f', ttl))
     return left
   end
   local milliseconds = math.floor(ends / 1000)
