@@ -12,6 +12,7 @@
 package headgate
 
 import (
+	"cmp"
 	"embed"
 	"iter"
 	"maps"
@@ -35,8 +36,9 @@ func scripts() map[string][]string {
 		function("lease(KEYS, ARGV, now, margin)", []string{"lease/lease.lua"}))
 	return map[string][]string{
 		"decide":         slices.Concat(clock, []string{"local take"}, decision),
-		"window":         slices.Concat(clock, []string{"decide/straight.lua for window"}),
-		"sliding_window": slices.Concat(clock, []string{"decide/straight.lua for sliding_window"}),
+		"window":         slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for window"}),
+		"sliding_window": slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for sliding_window"}),
+		"sliding_log":    slices.Concat(clock, []string{"decide/straight.lua for sliding_log"}),
 		"admit": slices.Concat(clock,
 			function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
 		"answer": slices.Concat(clock,
@@ -75,11 +77,14 @@ func inserts(name string) []string {
 // mark starts a part of an algorithm's file. In a file with inserts it is where they stand.
 const mark = "--: "
 
+// use stands in a part for another part of the same file.
+const use = "--= "
+
 // Scripts returns the scripts by name. A script's files say in comments what it does with which KEYS
 // and ARGV, and what it replies.
 //
-//   - decide decides requests. window and sliding_window decide those that charge one key each,
-//     under limits of that algorithm.
+//   - decide decides requests. window, sliding_window and sliding_log decide those that charge one
+//     key each, under limits of that algorithm.
 //   - admit decides a request and takes a slot of a semaphore, both or neither. It keeps the holds
 //     and the adjustments of charges.
 //   - answer decides a request and keeps a text beside what it charges, both or neither.
@@ -147,18 +152,33 @@ func insert(names []string, at string) string {
 func partOf(text, at string) string {
 	for _, part := range strings.Split(text, "\n"+mark)[1:] { // what is above is the contract
 		if head, body, _ := strings.Cut(part, "\n"); head == at {
-			return strings.TrimSpace(body) + "\n"
+			return nested(text, strings.TrimSpace(body)+"\n")
 		}
 	}
 	return ""
+}
+
+// nested inserts parts of an algorithm's file into another part of it.
+func nested(text, body string) string {
+	var b strings.Builder
+	for line := range strings.Lines(body) {
+		if at, ok := strings.CutPrefix(strings.TrimSpace(line), use); ok {
+			line = partOf(text, at)
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }
 
 // algorithmPart returns a part of an algorithm for a script that knows no other. The part "names"
 // declares its names.
 func algorithmPart(algorithm, at string) string {
 	text := read("algorithm/" + algorithm + ".lua")
-	if at == "names" {
+	switch at {
+	case "names":
 		return "local " + names(text) + "\n"
+	case "get":
+		return get(text)
 	}
 	return partOf(text, at)
 }
@@ -168,6 +188,11 @@ func names(text string) string {
 	_, all, _ := strings.Cut(text, "\n-- Names  ")
 	all, _, _ = strings.Cut(all, "\n")
 	return all
+}
+
+// get returns the lines that read the value of a key.
+func get(text string) string {
+	return cmp.Or(partOf(text, "get"), "value = values and values[key] or redis.call('GET', KEYS[key])\n")
 }
 
 // around returns a part for the script of all algorithms, which keeps the names of a state in a table
@@ -182,7 +207,7 @@ func around(text, at, body string) string {
 	case "look":
 		return "local " + all + "\nlocal p, size, changed = limit + 3, 0, false\n" +
 			"if states[key] then\n" + all + " = " + load +
-			"else\nlocal value = values[key] or redis.call('GET', KEYS[key])\n" + partOf(text, "read") +
+			"else\nlocal value\n" + get(text) + partOf(text, "read") +
 			"end\n" + partOf(text, "limit") + body + "if changed then dirty[key] = limit end\n" + save
 	case "fits", "store":
 		return "local " + all + " = " + load + body

@@ -123,9 +123,10 @@ func TestLuaStringsContainNoDashes(t *testing.T) {
 // tostring and ".." print 14 digits of a number on Redis, and a time has 16. %d may print only 32
 // bits, so it prints a time in two pieces. miniredis prints all digits.
 func TestLuaPrintsNoNumbers(t *testing.T) {
+	joined := regexp.MustCompile(`(added|gone|head|lead|prefix|stamp|stored) \.\. `) // texts of a log
 	for name, script := range scripts {
 		for line := range strings.Lines(code(script)) {
-			if strings.Contains(line, "..") || strings.Contains(line, "tostring") || strings.Contains(line, "%d") {
+			if strings.Contains(joined.ReplaceAllString(line, ""), "..") || strings.Contains(line, "tostring") || strings.Contains(line, "%d") {
 				t.Errorf("%s: %s", name, line)
 			}
 		}
@@ -152,7 +153,7 @@ func TestLuaTouchesOnlyItsKeys(t *testing.T) {
 			switch {
 			case c[1] == "pcall" && c[2] == "'MGET'" && c[3] == "unpack(KEYS":
 				// If the user may not use MGET, the script reads the keys one by one.
-			case c[1] == "pcall" && c[2] == "'SETRANGE'" && key.MatchString(c[3]):
+			case c[1] == "pcall" && (c[2] == "'SETRANGE'" || c[2] == "'PTTL'") && key.MatchString(c[3]):
 			case c[1] != "call", c[2] == "":
 				t.Errorf("%s: %s", name, c[0])
 			case c[2] == "'TIME'" && c[3] == "":

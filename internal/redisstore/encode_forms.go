@@ -103,6 +103,8 @@ func (s *schema) formOf(d *Decision) (f form) {
 		f.from, f.until = l.Period()
 	case *algorithm.SlidingWindow:
 		f.straight = s.slidingWindow
+	case *algorithm.SlidingLog:
+		f.straight = s.slidingLog
 	}
 	return f
 }

@@ -10,6 +10,7 @@
 -- Value  numbers of 16 digits. Six are the head: entries before the first that counts, entries,
 --        total, time of the newest entry, total before it, lead of the log's clock. Two follow for
 --        each other entry: its time, the total before it. A log with no units has no value.
+-- Names  list, windows, tick, capacity, longest, text, first, entries, total, newest, stamp, prefix, sum, ahead, low, added, base, from, lead, life, room, debt
 --
 -- A total is modulo 2^52 and is never reset while a charge counts. So the units in an interval are
 -- the difference of two totals, bisection finds them, and no decision walks the entries.
@@ -19,264 +20,285 @@
 -- A receipt is the time of the charge's entry plus 1. A refund rewrites at most 1000 entries.
 --
 -- Without a lead, a log is kept for at least 2^22 microseconds after its newest entry, whatever
--- limit charges it. So the key outlives the next multiple of 2^22, and an entry that stops counting
--- before that multiple leaves the time to live alone.
+-- limit charges it. A time to live is longer by as much again, so that few charges set one: a SET with
+-- a time to live costs more than PTTL and SETRANGE.
 --
 -- Parsing and printing numbers costs more than the arithmetic. So the state keeps texts that are
--- likely to be stored again as they were read, and at most two entries are parsed as a rule.
+-- likely to be stored again as they were read, and one entry is parsed as a rule.
 --
--- first, entries, total, time, prefix, ahead  the head, time being that of the newest entry
--- stamp, sum       time and total as text; sum is nil once the total has changed
--- value, blocks    the text as read: the head and 16 entries; further blocks of 8 entries
--- low, added       entries from low on differ from the stored ones; their texts, without the newest
--- base             the first entry to write, if all entries are written anew
--- from, lead       first and ahead as look found them
--- before           time as read, 0 with a lead: the key lives for 2^22 microseconds after its span
+-- list                     where the windows of the limit stand in ARGV
+-- windows, tick, capacity  of the limit; longest is how long an entry counts in its longest window
+-- text                     the head and 16 entries, as read
+-- first, entries, total    of the head
+-- newest, prefix, ahead    time of the newest entry, the total before it as text, lead of the clock
+-- stamp, sum               newest and total as text; sum is false once the total has changed
+-- low, added               entries from low on differ from the stored ones; their texts, without the
+--                          newest
+-- base                     the first entry to write if all entries are written anew, otherwise false
+-- from, lead               first and ahead at now
+-- life                     how long the state is kept after its newest entry
+-- room, debt               the units that fit, and those for which a debt has room
 
---: look
-if not number then
-  sub = string.sub
-  print16 = function(one) -- %d may be of 32 bits
-    return string.format('%09d%07d', (one - one % 10000000) / 10000000, one % 10000000)
-  end
-  -- number returns the time of entry n / 2 if n is even, and otherwise the total before it.
-  number = function(state, n)
-    local left, added, value, from = 2 * state.entries - n, state.added, state.value, 97 + 16 * n
-    if left <= 2 then
-      return left == 2 and state.time or left == 1 and tonumber(state.prefix) or state.total
-    elseif added and n >= 2 * state.low then
-      return tonumber(added[n - 2 * state.low + 1])
-    elseif n >= 32 then
-      local key, block = state.key, (n - n % 16) / 16
-      from = 1 + 16 * (n % 16)
-      state.blocks = state.blocks or {}
-      value = state.blocks[block]
-      if not value then
-        value = redis.call('GETRANGE', KEYS[key],
-          string.format('%d', 96 + 256 * block), string.format('%d', 351 + 256 * block))
-        state.blocks[block] = value
-      end
-    end
-    return tonumber(sub(value, from, from + 15))
-  end
-  -- search returns the first entry from low on whose time exceeds bound, and that time. With a
-  -- base, it compares the units between base and the entry instead. It gallops away from low, or
-  -- from the newest entry if backwards is true, and then bisects.
-  search = function(state, low, bound, base, backwards)
-    local high, step, at, galloping, found = state.entries, 1, low, true, nil
-    if backwards then at = high - 1 end
-    while low < high do
-      local one = base and (number(state, 2 * at + 1) - base) % 4503599627370496 or number(state, 2 * at)
-      if one > bound then
-        high, found = at, one
-        galloping = galloping and backwards
-      else
-        low = at + 1
-        galloping = galloping and not backwards
-      end
-      if not galloping then
-        at = math.floor((low + high) / 2)
-      elseif backwards then
-        at = math.max(low, high - step)
-      else
-        at = math.min(low + step, high) - 1
-      end
-      step = step * 2
-    end
-    return low, found
-  end
-  -- keep makes what look found the state. It drops the entries that no longer count where all
-  -- entries are written anew: where few count, after a gap, and once half of them do not count.
-  keep = function(state, gap)
-    local first = state.from
-    local gone, left = first - (state.base or 0), state.entries - first
-    state.first, state.ahead = first, state.lead
-    if gap or left <= 16 or gone > 64 and gone >= left then
-      state.base = first
-    end
-    if left == 0 then
-      state.first, state.entries, state.low, state.total, state.time = 0, 0, 0, 0, 0
+--: search
+-- What number reads.
+local log = {
+  text = text, entries = entries, newest = newest, prefix = prefix, total = total, low = low, added = added,
+}
+
+-- number returns the time of entry n / 2 if n is even, and otherwise the total before it.
+local function number(n)
+  local left, digits, at = 2 * log.entries - n, log.text, 97 + 16 * n
+  if left <= 2 then
+    return left == 2 and log.newest or tonumber(left == 1 and log.prefix or log.total)
+  elseif n >= 2 * log.low then
+    digits, at = log.added, 1 + 16 * (n - 2 * log.low)
+  elseif n >= 32 then
+    local block = (n - n % 16) / 16
+    digits, at = log[block], 1 + 16 * (n % 16)
+    if not digits then
+      digits = redis.call('GETRANGE', KEYS[key], string.format('%d', 96 + 256 * block), string.format('%d', 351 + 256 * block))
+      log[block] = digits
     end
   end
+  return tonumber(string.sub(digits, at, at + 15))
 end
-local state = states[key]
-if not state then
-  local value, zero = values[key] or redis.call('GETRANGE', KEYS[key], '0', '607'), '0000000000000000'
-  local first, entries, sum, stamp, prefix, ahead = 0, 0, zero, zero, zero, zero
-  if value ~= '' then
-    entries = tonumber(sub(value, 1, 32)) -- the first of the two is mostly 0
-    if entries and entries > 16 then
-      first, entries = tonumber(sub(value, 1, 16)), tonumber(sub(value, 17, 32))
+
+-- search returns the first entry from low on whose time exceeds bound, and that time. With a
+-- base, it compares the units between base and the entry instead. It gallops away from low, or
+-- from the newest entry if backwards is true, and then bisects.
+local function search(low, bound, base, backwards)
+  local high, step, at, galloping, found = log.entries, 1, low, true, nil
+  if backwards then at = high - 1 end
+  while low < high do
+    local one = base and (number(2 * at + 1) - base) % 4503599627370496 or number(2 * at)
+    if one > bound then
+      high, found = at, one
+      galloping = galloping and backwards
+    else
+      low = at + 1
+      galloping = galloping and not backwards
     end
-    sum, stamp, prefix, ahead = sub(value, 33, 48), sub(value, 49, 64), sub(value, 65, 80), sub(value, 81, 96)
+    if not galloping then
+      at = math.floor((low + high) / 2)
+    elseif backwards then
+      at = math.max(low, high - step)
+    else
+      at = math.min(low + step, high) - 1
+    end
+    step = step * 2
   end
-  local total, time = tonumber(sum), tonumber(stamp)
-  ahead = ahead == zero and 0 or tonumber(ahead)
-  if not (first and entries and total and time and ahead) then
+  return low, found
+end
+
+--: get
+value = redis.call('GETRANGE', KEYS[key], '0', '607')
+
+--: read
+text, first, entries, total, newest, ahead, life = value, 0, 0, 0, 0, 0, 0
+stamp, prefix, sum, added, base = '0000000000000000', '0000000000000000', false, '', false
+if value ~= '' then
+  local sub, zero = string.sub, prefix
+  local lead = sub(value, 81, 96)
+  entries = tonumber(sub(value, 1, 32))
+  if entries and entries > 16 then -- otherwise the first of the two is 0
+    first, entries = tonumber(sub(value, 1, 16)), tonumber(sub(value, 17, 32))
+  end
+  sum, stamp, prefix = sub(value, 33, 48), sub(value, 49, 64), sub(value, 65, 80)
+  total, newest = tonumber(sum), tonumber(stamp)
+  if lead ~= zero then
+    ahead = tonumber(lead)
+  end
+  if not (first and entries and total and newest and ahead) then
     error('no state of a sliding log')
   end
-  state = {
-    key = key, value = value, first = first, entries = entries, time = time, stamp = stamp, prefix = prefix,
-    total = total, sum = sum, ahead = ahead, from = first, lead = ahead, before = ahead == 0 and time or 0,
-  }
-  states[key] = state
 end
-local windows, tick, longest = ARGV[limit + 3] + 0, ARGV[limit + 4] + 0, ARGV[limit + 7] + 0
-local first, lead, entries, newest, back = state.first, state.ahead, state.entries, state.time, false
-local time = now + lead
-ARGV[limit + 3], ARGV[limit + 4], ARGV[limit + 5] = windows, tick, ARGV[limit + 5] + 0
-if time < newest then
-  lead, time, back = newest - now, newest, true -- the clock went back
-elseif lead > 0 and now - now % tick > newest and newest <= time - longest then
-  lead, time, first = 0, now, entries -- no entry that counts and no receipt has a time after now
+low = entries > 0 and entries - 1 or 0
+
+--: limit
+list, windows, tick, capacity = p + 3, ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
+size = 3 + 2 * windows
+for at = list, p + size - 1 do
+  ARGV[at] = ARGV[at] + 0
 end
-for i = 1, windows do
-  local most, width = ARGV[limit + 4 + 2 * i] + 0, ARGV[limit + 5 + 2 * i] + 0
-  local count, wait, more, oldest = 0, 0, 0, nil
-  ARGV[limit + 4 + 2 * i], ARGV[limit + 5 + 2 * i] = most, width
-  if first < entries then
-    oldest = number(state, 2 * first)
-    if oldest <= time - width and first < entries - 1 then
-      first = first + 1
-      oldest = number(state, 2 * first)
+longest = ARGV[list + 1]
+
+--: look
+local clock = now + ahead
+from, lead, room, debt = first, ahead, 9007199254740991, 9007199254740991
+if clock < newest then
+  -- The clock went back. This is kept even if nothing is charged. Otherwise the log's clock would
+  -- stand still.
+  clock, lead, changed = newest, newest - now, true
+elseif lead > 0 and now - now % tick > newest and newest <= clock - longest then
+  clock, lead, from = now, 0, entries -- no entry that counts and no receipt has a time after now
+end
+local start = from -- the first entry that counts in a window
+for at = list, list + 2 * windows - 2, 2 do
+  local most, width, count, wait, more = ARGV[at], ARGV[at + 1], 0, 0, 0
+  if start < entries then
+    -- The time of that entry, and the total before it. Mostly the entry stands in what was read.
+    local oldest, passed = newest, prefix
+    if start < low and start < 16 then
+      local place = 97 + 32 * start
+      oldest, passed = tonumber(string.sub(text, place, place + 15)), string.sub(text, place + 16, place + 31)
+    elseif start < entries - 1 then
+      oldest = 0
     end
-    if oldest <= time - width then
-      first, oldest = search(state, first + 1, time - width, nil, i > 1)
+    local full = oldest
+    count = (total - tonumber(passed)) % 4503599627370496
+    if oldest <= clock - width or count + whole > most then
+      --= search
+      start, full = search(start, clock - width, nil, at > list)
+      oldest, passed, count = full, number(2 * start + 1), 0
+      if full then
+        count = (total - passed) % 4503599627370496
+      end
+      if count + whole > most + 1 then
+        oldest = number(2 * search(start + 1, count + whole - most - 1, passed) - 2)
+      end
+      if count > most then
+        full = number(2 * search(start + 1, count - most, passed) - 2)
+      end
     end
-  end
-  if oldest then
-    local base = number(state, 2 * first + 1)
-    count = (state.total - base) % 4503599627370496
-    local missing, full = count + whole - most, oldest
-    if count > most then
-      full = number(state, 2 * search(state, first + 1, count - most, base) - 2)
+    if count > 0 then
+      more = full + width - clock
     end
-    more = full + width - time
-    if missing > 1 then
-      oldest = number(state, 2 * search(state, first + 1, missing - 1, base) - 2)
+    if count > 0 and count + whole > most then
+      wait = oldest + width - clock
     end
-    wait = missing > 0 and oldest + width - time or 0
   end
   if whole > most then wait = -1 end
-  if i == 1 then state.from = first end
+  if at == list then from = start end
+  if most - count < room then room = most - count end
+  if 2 * most - count < debt then debt = 2 * most - count end
   reply[n + 1], reply[n + 2], reply[n + 3] = count, wait, more
   n = n + 3
 end
-state.lead = lead
-if back then
-  -- This is kept even if nothing is charged. Otherwise the log's clock would stand still.
-  dirty[key] = limit
-  keep(state)
+if changed then
+  --= keep
 end
-reply[n + 1], reply[n + 2], reply[n + 3] = time - newest, time % tick, 0
+reply[n + 1], reply[n + 2], reply[n + 3] = clock - newest, clock % tick, 0
 n = n + 3
 
 --: fits
-local windows = ARGV[limit + 3]
-fits = true
-for i = 1, windows do
-  fits = fits and reply[found - 5 - 3 * (windows - i)] + whole <= ARGV[limit + 4 + 2 * i]
-end
+fits = whole <= room
 
 --: force
-local windows = ARGV[limit + 3]
-for i = 1, windows do
-  whole = math.min(whole, 2 * ARGV[limit + 4 + 2 * i] - reply[found - 5 - 3 * (windows - i)])
-end
-whole = math.max(0, whole)
+whole = math.max(0, math.min(whole, debt))
 
 --: commit
-local state = states[key]
 receipt = 0
 if whole > 0 then
-  local time, entries = now + state.lead, state.entries
-  time = time - time % ARGV[limit + 4]
-  if state.from == entries then
-    entries, state.from, state.base, state.low, state.added, state.total, state.time = 0, 0, 0, 0, {}, 0, -1
+  local time = now + lead
+  time = time - time % tick
+  if from == entries then
+    from, entries, low, added, base, total, newest = 0, 0, 0, '', 0, 0, -1
   end
-  if state.time < time then
+  if newest < time then
     if entries == 0 then
-      state.entries, state.prefix = 1, '0000000000000000'
-    elseif entries - state.from < ARGV[limit + 5] then
-      if state.added then
-        state.added[#state.added + 1] = state.stamp
-        state.added[#state.added + 1] = state.prefix
-      else
-        state.low, state.added = entries - 1, {state.stamp, state.prefix}
+      entries, prefix = 1, '0000000000000000'
+    elseif entries - from < capacity then
+      added = added .. stamp .. prefix
+      entries, prefix = entries + 1, sum
+      if not sum then
+        prefix = string.format('%09d%07d', (total - total % 10000000) / 10000000, total % 10000000)
       end
-      state.entries, state.prefix = entries + 1, state.sum or print16(state.total)
     end -- otherwise the newest entry takes the units, and counts for longer than it would
-    if stamped ~= time then
-      stamped, stamp = time, print16(time)
-    end
-    state.time, state.stamp = time, stamp
+    newest, stamp = time, string.format('%09d%07d', (time - time % 10000000) / 10000000, time % 10000000)
   end
-  state.total, state.sum = (state.total + whole) % 4503599627370496, nil
-  receipt = state.time + 1
+  total = (total + whole) % 4503599627370496
+  sum = false
+  receipt = newest + 1
 end
-keep(state)
+--= keep
+
+--: keep
+-- What look found becomes the state. Entries that no longer count are dropped where all entries are
+-- written anew: where few count, and once half of them do not count.
+first, ahead, life = from, lead, longest
+if ahead > 0 then
+  life = math.max(longest - ahead, tick)
+end
+local left, gone = entries - first, first - (base or 0)
+if left <= 16 or gone > 64 and gone >= left then
+  base = first
+end
+if left == 0 then
+  first, entries, low, total, newest = 0, 0, 0, 0, 0
+end
 
 --: give
-local state = states[key]
-local entries, at = state.entries, search(state, state.from, receipt - 2, nil, true)
-if at < entries and number(state, 2 * at) == receipt - 1 and entries - at <= 1001 then
-  local units = (number(state, 2 * at + 3) - number(state, 2 * at + 1)) % 4503599627370496
+--= search
+local at = search(from, receipt - 2, nil, true)
+if at < entries and number(2 * at) == receipt - 1 and entries - at <= 1001 then
+  local units = (number(2 * at + 3) - number(2 * at + 1)) % 4503599627370496
   whole = math.min(whole, units)
   given = whole > 0
   if given then
-    local low, added, gap, time = math.min(state.low or at, math.max(at - 1, 0)), {}, whole == units, nil
-    for i = low, entries - 1 do
+    local start, texts, gap = math.min(low, math.max(at - 1, 0)), {}, whole == units
+    for i = start, entries - 1 do
       if i ~= at or not gap then
-        time = number(state, 2 * i)
-        added[#added + 1] = print16(time)
-        added[#added + 1] = print16((number(state, 2 * i + 1) - (i > at and whole or 0)) % 4503599627370496)
+        newest = number(2 * i)
+        local sum = (number(2 * i + 1) - (i > at and whole or 0)) % 4503599627370496
+        texts[#texts + 1] = string.format('%09d%07d', (newest - newest % 10000000) / 10000000, newest % 10000000)
+        texts[#texts + 1] = string.format('%09d%07d', (sum - sum % 10000000) / 10000000, sum % 10000000)
       end
     end
-    state.prefix = table.remove(added)
-    state.stamp = table.remove(added)
-    state.time, state.low, state.added, state.entries = time, low, added, gap and entries - 1 or entries
-    state.total, state.sum = (state.total - whole) % 4503599627370496, nil
-    keep(state, gap)
+    prefix = table.remove(texts) or '0000000000000000'
+    stamp = table.remove(texts) or prefix
+    added, low, sum = table.concat(texts), start, false
+    total = (total - whole) % 4503599627370496
+    if gap then
+      entries = entries - 1
+    end
+    --= keep
+    if gap then
+      base = first
+    end
   end
 end
 
 --: store
-local state, longest = states[key], ARGV[limit + 7]
-local entries, time, ahead, total, base = state.entries, state.time, state.ahead, state.total, state.base
 ttl = 0
 if entries > 0 then
-  local first, left, span, added = state.first, entries, time - time % grace, state.added
-  if base then
-    first, left = first - base, entries - base
-  end
-  local head = string.format('%016d%016d%09d%07d', first, left, (total - total % 10000000) / 10000000, total % 10000000)
-  local lead = ahead == 0 and '0000000000000000' or print16(ahead)
   if ahead > 0 then -- a receipt is a time of the log's clock
-    ttl = math.max(0, time + math.max(longest - ahead, ARGV[limit + 4]) - now)
-  elseif state.before >= span and time + longest <= span + grace then
-    ttl = nil
+    ttl = math.max(0, newest + life - now)
   else
-    ttl = time + math.max(longest, grace) - now
+    ttl = newest + (life < grace and grace or life) - now
+    local left = redis.pcall('PTTL', KEYS[key]) -- the user may not use PTTL
+    if type(left) == 'number' and (left - margin) * 1000 > ttl then
+      ttl = nil
+    else
+      ttl = ttl + grace
+    end
+  end
+  local start, gone, lead, stored, head = base or 0, '0000000000000000', '0000000000000000', '', nil
+  if first == start and total < 2147483648 then
+    head = string.format('%016d%016d', entries - start, total)
+  else
+    gone = string.format('%016d', first - start)
+    head = string.format('%016d%09d%07d', entries - start, (total - total % 10000000) / 10000000, total % 10000000)
+  end
+  if ahead > 0 then
+    lead = string.format('%09d%07d', (ahead - ahead % 10000000) / 10000000, ahead % 10000000)
   end
   if base then
-    local low, stored, rest = added and state.low or entries - 1, '', ''
-    if low > base and low <= 16 then
-      stored = string.sub(state.value, 97 + 32 * base, 96 + 32 * low)
+    if low < base then
+      added = string.sub(added, 1 + 32 * (base - low))
+    elseif low > base and low <= 16 then
+      stored = string.sub(text, 97 + 32 * base, 96 + 32 * low)
     elseif low > base then
       stored = redis.call('GETRANGE', KEYS[key], string.format('%d', 96 + 32 * base), string.format('%d', 95 + 32 * low))
     end
-    if added then
-      rest = table.concat(added, '', low < base and 2 * (base - low) + 1 or 1)
-    end
-    value = table.concat({head, state.stamp, state.prefix, lead, stored, rest})
-    if not ttl and #value >= #state.value and #value < 608 then
-      redis.call('SETRANGE', KEYS[key], '0', value) -- costs less
+    value = gone .. head .. stamp .. prefix .. lead .. stored .. added
+    if not ttl and #text > 607 then -- it may be longer than value
+      redis.call('SET', KEYS[key], value, 'KEEPTTL')
       value = nil
     end
   else
-    redis.call('SETRANGE', KEYS[key], '0', table.concat({head, state.stamp, state.prefix, lead}))
-    if added then
-      redis.call('SETRANGE', KEYS[key], string.format('%d', 96 + 32 * state.low), table.concat(added))
+    redis.call('SETRANGE', KEYS[key], '0', gone .. head .. stamp .. prefix .. lead)
+    if added ~= '' then
+      redis.call('SETRANGE', KEYS[key], string.format('%d', 96 + 32 * low), added)
     end
   end
 end

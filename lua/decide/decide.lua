@@ -45,6 +45,8 @@
 --
 -- A line of two dashes, a colon and a word stands for the part of that name of the algorithm:
 --
+-- get     sets value to the text of KEYS[key], or false; without this part that is values[key], or what
+--         GET replies
 -- look    reads the key's state, from values[key] if present, into states[key] if that is false;
 --         finds what it is now under the limit. Only a clock step or another width of the window
 --         changes the state here, and sets dirty[key] to limit. Appends the charge's reply with 0
@@ -65,7 +67,8 @@
 -- An algorithm whose file has a line of Names keeps its state in variables of these names, which
 -- states[key] holds between the parts. Its read sets them from value, the text of the key or false,
 -- and its limit sets them from the numbers from ARGV[p] on, and size to how many these are. Its look
--- sets changed in place of dirty[key].
+-- sets changed in place of dirty[key]. A line of two dashes, an equals sign and a word stands for another
+-- part of its file.
 --
 -- Until the year 2050 every number is an integer below 2^53. A 16-digit
 -- number never goes through tostring or "..", and a reply holds integers only. Stored numbers and
@@ -130,7 +133,6 @@ local bundles = {} -- those to be written, by name
 local reply, n = {0, 0, 0, 0, 0, 0, 0}, 0
 -- The values as read. look reads a missing one again, because its key may be of another type.
 local values = values or {false}
-local sub, number, search, keep, print16, stamped, stamp -- set by the sliding log at its first use
 -- For each charge of a request: key, limit, cost, its fraction, receipt to refund, and the index of
 -- its receipt in reply, 0 if the charge does not fit.
 local charges

@@ -10,13 +10,11 @@
 --
 -- A line of two dashes, a colon and a word stands for the part of that name of the algorithm, as in
 -- lua/decide/decide.lua.
-local values, reply, n, p, key, printed, text, size = nil, {0, 0, 0, 0, 0, 0}, 0, 1, 0, nil, nil, 0
-if #KEYS > 1 then
-  values = redis.pcall('MGET', unpack(KEYS))
-  if values.err then -- the user may not use MGET; the keys are read one by one
-    values = nil
-  end
-end
+--
+-- A value that keeps its time to live is written by SETRANGE where it is not shorter, because that
+-- costs less than SET.
+local reply, n, p, key, printed, expiry, size = {0, 0, 0, 0, 0, 0, 0}, 0, 1, 0, nil, nil, 0
+local grace = 4194304
 --: names
 while key < #KEYS do
   local stop, cost, bound = ARGV[p] + 0, 1, 1
@@ -30,7 +28,8 @@ while key < #KEYS do
   p = p + size
   while key < stop do
     key = key + 1
-    local value, fit, whole, fits, changed, receipt = values and values[key] or redis.call('GET', KEYS[key]), bound, cost, true, false, 0
+    local value, fit, whole, fits, changed, receipt = nil, bound, cost, true, false, 0
+    --: get
     --: read
     n = n + 1
     local head = n
@@ -59,23 +58,28 @@ while key < #KEYS do
       reply[n] = receipt
     end
     if changed then
-      local ttl
+      local ttl, before = nil, value or ''
+      value = nil
       --: store
       if ttl == 0 then
         redis.call('DEL', KEYS[key])
       elseif ttl then
         ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
         if ttl ~= printed then
-          printed, text = ttl, string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
+          printed, expiry = ttl, string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
         end
-        redis.call('SET', KEYS[key], value, 'PX', text)
-      else
-        redis.call('SET', KEYS[key], value, 'KEEPTTL')
+        if value then
+          redis.call('SET', KEYS[key], value, 'PX', expiry)
+        else
+          redis.call('PEXPIRE', KEYS[key], expiry)
+        end
+      elseif value and (#value < #before or type(redis.pcall('SETRANGE', KEYS[key], '0', value)) ~= 'number') then
+        redis.call('SET', KEYS[key], value, 'KEEPTTL') -- or the user may not use SETRANGE
       end
     end
   end
 end
-if n < 6 then
-  reply[6] = nil
+for i = n + 1, 7 do
+  reply[i] = nil
 end
 return reply
