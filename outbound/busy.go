@@ -93,7 +93,7 @@ func (x *exchange) known() *BusyError {
 	e := new(BusyError)
 	for i, ask := range x.asks {
 		if r, ok := blocked(x.t.cfg.Gate, ask); ok {
-			x.add(e, i, r, 0)
+			x.add(e, len(x.ruled)+i, r, 0)
 		}
 	}
 	return e
@@ -109,7 +109,7 @@ func (x *exchange) add(e *BusyError, i int, r core.Result, later time.Duration) 
 		Rule: r.Policy.Name(), Cause: e.Cause,
 		rank: byRule, on: lineKey{r.Policy, x.charges[i].Key}, rest: afterOf(r, later),
 	}
-	if i < len(x.asks) {
+	if i >= len(x.ruled) {
 		n.rank = byCooldown
 		if n.Spent = reasonOf(r) == int64(signal.Spent); n.Spent {
 			n.rank = bySpent

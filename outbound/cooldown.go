@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -109,9 +108,8 @@ const maxMarks = 1000
 
 // marks are times of keys. The zero value has none.
 type marks struct {
-	some atomic.Bool // there are any
-	mu   sync.Mutex
-	at   map[core.Key]time.Time
+	mu sync.Mutex
+	at map[core.Key]time.Time
 }
 
 // add marks a key now, and returns when it was marked before.
@@ -123,21 +121,16 @@ func (m *marks) add(key core.Key) (before time.Time) {
 	}
 	before = m.at[key]
 	m.at[key] = time.Now()
-	m.some.Store(true)
 	return before
 }
 
 // take removes a mark that was made before a time, and reports whether there was one.
 func (m *marks) take(key core.Key, before time.Time) bool {
-	if !m.some.Load() {
-		return false
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at, ok := m.at[key]
 	if ok = ok && at.Before(before); ok {
 		delete(m.at, key)
-		m.some.Store(len(m.at) > 0)
 	}
 	return ok
 }

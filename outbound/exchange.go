@@ -18,9 +18,9 @@ type exchange struct {
 	from    derivation    // the context of req
 
 	scopes  [signal.Scopes]core.Key // whom a refusal may concern; zero for what concerns no other request
-	charges []core.Charge           // first those that ask about cooldowns, and then those of the rules
-	asks    []core.Charge           // the former
-	ruled   []ruled                 // one for each charge of a rule
+	ruled   []ruled
+	charges []core.Charge // one for each of ruled, and then asks
+	asks    []core.Charge // whether keys cool
 	caps    []semaphore.Cap
 	waiting
 
@@ -43,15 +43,7 @@ type ruled struct {
 // open derives the charges of a request, and decides nothing. The exchange is not nil.
 func (t *Transport) open(req *http.Request) (*exchange, error) {
 	x := &exchange{t: t, given: req, began: time.Now()}
-	x.from = derivation{Context: req.Context(), model: ModelOf(req.Context())}
-	switch outer := derivationOf(req.Context()); {
-	case t.cfg.Credential != nil:
-		x.from.credential = hashed(t.cfg.Credential(req))
-	case outer != nil && outer.credential != "":
-		x.from.credential = outer.credential
-	default:
-		x.from.credential = hashed(credentials(req))
-	}
+	x.from = derivation{Context: req.Context(), credential: hashed(t.cfg.Credential(req))}
 	x.req = req.WithContext(&x.from)
 	if t.cfg.Meter != nil {
 		m, err := t.cfg.Meter.Measure(x.req)
@@ -88,7 +80,6 @@ func (x *exchange) derive() error {
 	if x.from.model == "" {
 		x.scopes[signal.Model] = account
 	}
-	var rules []core.Charge
 	for i := range x.t.cfg.Rules {
 		r := ruled{Rule: &x.t.cfg.Rules[i]}
 		if r.Skip != nil && r.Skip(x.req) {
@@ -104,9 +95,9 @@ func (x *exchange) derive() error {
 			}
 		}
 		x.ruled = append(x.ruled, r)
-		rules = append(rules, c)
+		x.charges = append(x.charges, c)
 	}
-	x.charges = append(x.asks, rules...)
+	x.charges = append(x.charges, x.asks...)
 	return x.deriveCaps()
 }
 

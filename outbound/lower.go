@@ -24,7 +24,7 @@ func (x *exchange) lower(told []signal.Remaining, status int, sent time.Time) {
 				s := signal.Signal{Reason: signal.Slow, Wait: r.Reset}
 				x.coolKey(rule.cooldown, status, s, sent)
 			case r.Remaining < rule.left:
-				x.lowerTo(r.Remaining, x.charges[len(x.asks)+i])
+				x.lowerTo(r.Remaining, x.charges[i])
 			}
 		}
 	}

@@ -32,7 +32,7 @@ type pass struct {
 func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Decision) *pass {
 	for i := range x.ruled {
 		x.ruled[i].left = -1
-		if r := d.At(len(x.asks) + i); r.Known && r.Source != core.SourceLocal {
+		if r := d.At(i); r.Known && r.Source != core.SourceLocal {
 			x.ruled[i].left = r.Remaining
 		}
 	}
@@ -132,8 +132,7 @@ func (p *pass) settle() {
 	x := p.x
 	actual := make([]int64, len(x.charges)) // the asks spend nothing
 	for i, r := range x.ruled {
-		at := len(x.asks) + i
-		actual[at] = r.actual(p, max(0, x.charges[at].Cost))
+		actual[i] = r.actual(p, max(0, x.charges[i].Cost))
 	}
 	ctx := context.WithoutCancel(x.req.Context())
 	x.t.hub.Tasks.Go(func() { _ = p.paid.Settle(ctx, actual...) }) // core.Config.Observe sees errors

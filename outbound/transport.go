@@ -39,9 +39,7 @@ func New(cfg Config) (*Transport, error) {
 	}
 	cfg.Rules = slices.Clone(cfg.Rules)
 	if cfg.Slot != nil {
-		slot := *cfg.Slot
-		slot.Caps = slices.Clone(slot.Caps)
-		cfg.Slot = &slot
+		cfg.Slot = &Slot{Semaphore: cfg.Slot.Semaphore, Caps: slices.Clone(cfg.Slot.Caps)}
 	}
 	cooldown, err := newCooldown(cfg.Backoff)
 	if err != nil {

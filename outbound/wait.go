@@ -82,7 +82,7 @@ func (x *exchange) behind() error {
 	if x.line != nil || x.left() == 0 {
 		return nil
 	}
-	key, ok := x.t.lines.of(x.charges[len(x.asks):])
+	key, ok := x.t.lines.of(x.charges[:len(x.ruled)])
 	if !ok {
 		return nil
 	}
