@@ -11,8 +11,8 @@ import (
 type backgroundKey struct{}
 
 // WithBackground returns a context of background work: of what can wait, such as a bulk job. What waits
-// with it lets foreground work go first: in Limiter.Wait, in Gate.Reserve, and in the queue of a
-// semaphore. All other contexts are foreground.
+// with it lets foreground work go first: in Limiter.Wait, in Gate.Reserve, in the queue of a semaphore,
+// and where a Guard delays a request. All other contexts are foreground.
 //
 // Background work reserves nothing until half of its patience is over, which is its time until the
 // deadline or the longest wait that it names. Until then it asks again when there is room, one caller
@@ -23,8 +23,16 @@ func WithBackground(ctx context.Context) context.Context {
 	return context.WithValue(ctx, backgroundKey{}, true)
 }
 
+// WithForeground returns a context that is not one of background work, for what is urgent within that.
+func WithForeground(ctx context.Context) context.Context {
+	return context.WithValue(ctx, backgroundKey{}, false)
+}
+
 // IsBackground reports whether ctx is that of background work.
-func IsBackground(ctx context.Context) bool { return ctx.Value(backgroundKey{}) != nil }
+func IsBackground(ctx context.Context) bool {
+	background, _ := ctx.Value(backgroundKey{}).(bool)
+	return background
+}
 
 // yieldsUntil returns when half of a patience is over, or the zero time for foreground work.
 func yieldsUntil(ctx context.Context, patience time.Duration) time.Time {

@@ -123,9 +123,12 @@ func (x *Exchange) decideBeside(r *http.Request, room []core.Charge) {
 		x.conclude(nil, derived, err)
 		return
 	}
-	err = x.spend(r.Context(), charges, &slot)
+	classify := x.guard.cfg.Background
+	x.background = classify != nil && classify(r)
+	ctx := x.classed(r.Context())
+	err = x.spend(ctx, charges, &slot)
 	for err == nil && x.follow(charges) {
-		err = x.spend(r.Context(), charges, &slot)
+		err = x.spend(ctx, charges, &slot)
 	}
 	x.conclude(charges, derived, err)
 }

@@ -54,6 +54,11 @@ type Config struct {
 	// in time. After a wait the Guard moves the write deadline, and the handler has the whole
 	// WriteTimeout. Middleware that sets a write deadline of its own stands inside of the Guard.
 	MaxDelay time.Duration
+	// Background returns true for requests that can wait, such as those of a bulk job, which the Guard
+	// lets wait for MaxDelay and for Slot.MaxWait as background work: all others go first. The context
+	// of the handler is that of background work too. See core.WithBackground. Nil is what the context
+	// of the request says.
+	Background func(*http.Request) bool
 	// BufferBody is the number of body bytes to read before a request waits, for MaxDelay or for
 	// Slot.MaxWait. The handler reads these bytes from memory. Zero reads nothing.
 	//

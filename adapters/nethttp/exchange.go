@@ -28,6 +28,7 @@ type Exchange struct {
 	seen        response            // what the handler has responded
 	informed    bool                // an informational header was sent
 	finished    atomic.Bool
+	background  bool          // as Config.Background says
 	request     *http.Request // that Admit was given
 	write       *writeTimeout // or nil
 	inlineKept  [2]keptHeader // memory of kept, for the headers of a Guard
@@ -91,19 +92,28 @@ func (x *Exchange) WithContext(ctx context.Context) context.Context {
 	if x.skipped {
 		return ctx
 	}
+	ctx = x.classed(ctx)
 	first := x.ctx.Context == nil
 	if first {
 		x.ctx = admittedContext{ctx, &x.Admission}
 	}
 	switch {
 	case x.attempt != nil: // whose context ends with the lease too
-		return &admittedContext{x.attempt.work.Context(), &x.Admission}
+		return &admittedContext{x.classed(x.attempt.work.Context()), &x.Admission}
 	case x.lease != nil:
 		return &admittedContext{x.lease.Context(), &x.Admission}
 	case !first:
 		return &admittedContext{ctx, &x.Admission}
 	}
 	return &x.ctx
+}
+
+// classed returns a context of background work if that is what the request is.
+func (x *Exchange) classed(ctx context.Context) context.Context {
+	if x.background {
+		return core.WithBackground(ctx)
+	}
+	return ctx
 }
 
 // Watches reports whether something depends on the response: a rule, a strike or the request's id.

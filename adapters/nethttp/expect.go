@@ -39,7 +39,7 @@ func (x *Exchange) denies(r *http.Request, charges []core.Charge) bool {
 		return false
 	}
 	// What fits after a delay does not deny. A denial by Peek would be no denial in metrics.
-	reservation, d, err := cfg.Gate.Reserve(ctx, cfg.MaxDelay, charges...)
+	reservation, d, err := cfg.Gate.Reserve(core.WithForeground(ctx), cfg.MaxDelay, charges...)
 	if err != nil || reservation != nil {
 		_ = reservation.Cancel(ctx) // on failure the cost stays spent
 		return false

@@ -52,7 +52,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 	if cfg.Slot != nil {
 		g.useSlot(*cfg.Slot)
 	}
-	g.beside = len(g.blocks) > 0 || cfg.Slot != nil || cfg.MaxDelay > 0 || g.readsBody()
+	g.beside = len(g.blocks) > 0 || cfg.Slot != nil || cfg.MaxDelay > 0 || cfg.Background != nil || g.readsBody()
 	g.policies = string(appendMember(policies, g.caps))
 	return g, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,6 +130,56 @@ func TestRefusalForms(t *testing.T) {
 			if s := body(t, head); c.name == "about:blank" && (s != "" || head.StatusCode != 403 || head.Header.Get("Content-Length") == "0") {
 				t.Errorf("HEAD: %d %q %v", head.StatusCode, s, head.Header)
 			}
+		})
+	}
+}
+
+// Requests of background work let all others go first, for their rules and for their slot, and their
+// handlers do background work.
+func TestBackground(t *testing.T) {
+	tests := map[string]func(t *testing.T, cfg *nethttp.Config){
+		"MaxDelay": func(t *testing.T, cfg *nethttp.Config) {
+			cfg.MaxDelay = time.Hour
+			cfg.Rules = rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerSecond(1)})
+		},
+		"Slot.MaxWait": func(t *testing.T, cfg *nethttp.Config) {
+			cfg.Slot = &nethttp.Slot{
+				Semaphore: newSemaphore(t, cfg.Gate, semaphore.Config{}), MaxWait: time.Hour,
+				Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}},
+			}
+		},
+	}
+	for name, limit := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := nethttp.Config{
+					Gate:       gatetest.Memory(t, core.Config{}),
+					Background: func(r *http.Request) bool { return r.URL.Path == "/bulk" },
+				}
+				limit(t, &cfg)
+				var mu sync.Mutex
+				var order []string
+				h := guard(t, cfg).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					mu.Lock()
+					order = append(order, r.URL.Path)
+					mu.Unlock()
+					if back := core.IsBackground(r.Context()); back != (r.URL.Path == "/bulk") {
+						t.Errorf("%s: the handler is in the background: %v", r.URL.Path, back)
+					}
+					time.Sleep(time.Second)
+				}))
+				var all sync.WaitGroup
+				for _, path := range []string{"/first", "/bulk", "/bulk", "/last", "/last"} {
+					all.Go(func() {
+						answers(t, get(h, func(r *http.Request) { r.URL.Path = path }), http.StatusOK)
+					})
+					synctest.Wait()
+				}
+				all.Wait()
+				if want := []string{"/first", "/last", "/last", "/bulk", "/bulk"}; !slices.Equal(order, want) {
+					t.Errorf("%v, want %v", order, want)
+				}
+			})
 		})
 	}
 }
