@@ -26,7 +26,9 @@ type api struct {
 // newAPI returns an API with a limit for each tenant, and a cap on its exports that run at a time. The
 // observer is told of each request that a Guard refuses too.
 func newAPI(gate *core.Gate, watch func(context.Context, core.Event)) (*api, error) {
-	perTenant, err := core.NewPolicy(core.PolicyConfig{Name: "reports", Algorithm: core.PerMinute(60)})
+	perTenant, err := core.NewPolicy(core.PolicyConfig{
+		Name: "reports", Algorithm: core.TokenBucket{Rate: 60, Per: time.Minute, Burst: 20},
+	})
 	if err != nil {
 		return nil, err
 	}
