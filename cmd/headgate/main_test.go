@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/plans"
 )
 
 // asCommand makes the binary of the tests the command: each test runs real processes of it.
@@ -117,6 +118,13 @@ func TestExitCodesOfUsage(t *testing.T) {
 	}
 }
 
+func TestSchemaIsPrinted(t *testing.T) {
+	t.Parallel()
+	if r := headgate(t, "schema"); r.code != exitOK || r.out != plans.Schema() {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}
+
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
@@ -129,6 +137,7 @@ func TestCompletion(t *testing.T) {
 		"simulate":  {"sim"},
 		"free\npro": {"simulate", "--plan", plan, "--name", ""},
 		"cluster":   {"ping", "--topology", "cl"},
+		"schema":    {"sch"},
 	} {
 		r := headgate(t, append([]string{"__complete"}, args...)...)
 		if !strings.Contains(r.out, want) {

@@ -49,7 +49,8 @@ type Replay struct {
 	clock   *core.ManualClock
 	rules   []*rule
 	charges []core.Charge
-	now     int64 // microseconds
+	then    [][]*core.Policy // of each charge: what follows once it is spent
+	now     int64            // microseconds
 	report  Report
 }
 
@@ -78,10 +79,14 @@ func (r *Replay) Decide(ctx context.Context, e *accesslog.Entry) error {
 	case e.Time < r.now:
 		r.report.late(time.Duration(r.now-e.Time) * time.Microsecond)
 	}
-	r.charges = r.charges[:0]
+	r.charges, r.then = r.charges[:0], r.then[:0]
 	for _, rule := range r.rules {
+		if rule.answer {
+			continue
+		}
 		if key, ok := rule.key(e); ok {
 			r.charges = append(r.charges, core.Charge{Policy: rule.policy, Key: key})
+			r.then = append(r.then, rule.then)
 		}
 	}
 	if len(r.charges) == 0 {
@@ -89,6 +94,9 @@ func (r *Replay) Decide(ctx context.Context, e *accesslog.Entry) error {
 		return nil
 	}
 	d, err := r.gate.Decide(ctx, r.charges...)
+	for err == nil && r.follow(&d) {
+		d, err = r.gate.Decide(ctx, r.charges...)
+	}
 	if err != nil {
 		return fmt.Errorf("replay: line %d: %w", e.Line, err)
 	}
@@ -109,6 +117,19 @@ func (r *Replay) Decide(ctx context.Context, e *accesslog.Entry) error {
 		return r.cfg.Refused(refusal)
 	}
 	return nil
+}
+
+// follow replaces the charges that deny by those that follow once they are spent, and reports whether
+// there are some.
+func (r *Replay) follow(d *core.Decision) (again bool) {
+	for i, result := range d.Results() {
+		if !result.Allowed && len(r.then[i]) > 0 {
+			r.charges[i].Policy = r.then[i][0]
+			r.then[i] = r.then[i][1:]
+			again = true
+		}
+	}
+	return again
 }
 
 // Report returns what has become of the requests so far.

@@ -258,3 +258,25 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("%d bytes after 104,000 requests, %d after 20,000 more", after[0], after[1])
 	}
 }
+
+// An overage and a slower limit hold once a quota is spent, and not before.
+func TestReplayOfAnOverage(t *testing.T) {
+	var denied []string
+	r := core.Must(New(Config{
+		Plan: planOf(t, "default: a\nplans: {a: {limits: {day: {limit: 3, calendar: day, in: UTC, "+
+			"then: {overage: 2, slow: {limit: 1, fixed_window: 1h}}}, minute: {limit: 100, fixed_window: 1m}}}}"),
+		Refused: func(one Refusal) error {
+			for _, d := range one.By {
+				denied = append(denied, fmt.Sprint(one.Line, d.Policy))
+			}
+			return nil
+		},
+	}))
+	defer func() { gatetest.NoError(t, r.Close(t.Context())) }()
+	for n := range int64(8) {
+		gatetest.NoError(t, r.Decide(t.Context(), &accesslog.Entry{Time: 1_800_000_000_000_000 + n, Line: n + 1, Client: []byte("192.0.2.1")}))
+	}
+	if got := strings.Join(denied, " "); got != "7day.slow 8day.slow" {
+		t.Errorf("denied: %s", got)
+	}
+}

@@ -19,6 +19,8 @@ import (
 // rule is a limit of the plan.
 type rule struct {
 	policy *core.Policy
+	then   []*core.Policy // that are charged in its place once it is spent
+	answer bool           // it is one of these
 	parts  []part
 	prefix string // of the paths that it is for
 	keys   map[string]core.Key
@@ -68,6 +70,7 @@ func newRules(cfg *Config) (rules []*rule, skipped []string, err error) {
 		}
 		rules = append(rules, r)
 	}
+	link(rules)
 	for _, names := range []map[string]string{cfg.Keys, cfg.Prefixes} {
 		for name := range names {
 			if name != "" &&
@@ -79,11 +82,35 @@ func newRules(cfg *Config) (rules []*rule, skipped []string, err error) {
 	switch {
 	case len(rules) == 0:
 		return nil, nil, fmt.Errorf("the plan has no limit that a log can tell")
-	case len(rules) > core.MaxCharges:
+	case count(rules) > core.MaxCharges:
 		return nil, nil, fmt.Errorf("the plan has %d limits: at most %d can hold for one request",
-			len(rules), core.MaxCharges)
+			count(rules), core.MaxCharges)
 	}
 	return rules, skipped, nil
+}
+
+// link gives each rule the policies that follow once it is spent.
+func link(rules []*rule) {
+	for _, r := range rules {
+		for _, name := range plans.Then(r.policy.Name()) {
+			for _, next := range rules {
+				if next.policy.Name() == name {
+					next.answer = true
+					r.then = append(r.then, next.policy)
+				}
+			}
+		}
+	}
+}
+
+// count returns how many rules hold for one request.
+func count(rules []*rule) (n int) {
+	for _, r := range rules {
+		if !r.answer {
+			n++
+		}
+	}
+	return n
 }
 
 func listOf(p plans.Plan) string {
