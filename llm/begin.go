@@ -73,9 +73,6 @@ func plain(h http.Header) bool {
 		}
 	}
 	for _, t := range h.Values("Content-Type") {
-		if strings.IndexByte(t, ';') < 0 {
-			continue
-		}
 		_, parameters, _ := mime.ParseMediaType(t) // the server judges the rest
 		switch strings.ToLower(parameters["charset"]) {
 		case "", "utf-8", "utf8", "us-ascii":

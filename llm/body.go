@@ -22,15 +22,10 @@ func (x *exchange) replaceBody(r *http.Request) {
 	r.Header.Set("Accept-Encoding", accept)
 }
 
-// acceptsGzip reports whether a client accepts gzip (RFC 9110, section 12.5.3).
+// acceptsGzip reports whether a client accepts gzip. It need not say so of one that prefers something
+// else.
 func acceptsGzip(h http.Header) bool {
-	for part := range strings.SplitSeq(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
-		name, weight, _ := strings.Cut(part, ";")
-		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
-			_, q, _ := strings.Cut(weight, "=")
-			n, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
-			return weight == "" || err == nil && n > 0
-		}
-	}
-	return false
+	accepted := strings.ToLower(strings.Join(h.Values("Accept-Encoding"), ","))
+	accepted = strings.ReplaceAll(accepted, " ", "")
+	return strings.Contains(accepted, "gzip") && !strings.Contains(accepted, "gzip;q=0")
 }

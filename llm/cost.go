@@ -154,21 +154,20 @@ func (p *pricing) cost(b *Bill) (microDollars int64, unknown []string) {
 }
 
 // pieces returns those that a request may use and that a model of it has a price for.
-func (p *pricing) pieces(asked map[string]int64, labels map[string]string) (priced map[string]int64) {
-	s := sum{pricing: p, labels: labels}
+func (p *pricing) pieces(asked map[string]int64, labels map[string]string) map[string]int64 {
+	if len(asked) == 0 {
+		return nil
+	}
+	s, priced := sum{pricing: p, labels: labels}, make(map[string]int64)
 	for _, model := range p.modelsOf("") {
 		t := s.tariffOf(model)
 		for name, n := range asked {
 			if t.Units[name] == 0 {
 				name = sameSearch[name]
 			}
-			if t.Units[name] == 0 {
-				continue
+			if t.Units[name] != 0 {
+				priced[name] = n
 			}
-			if priced == nil {
-				priced = make(map[string]int64)
-			}
-			priced[name] = n
 		}
 	}
 	return priced
@@ -270,14 +269,11 @@ func (s *sum) priceOf(t *Tariff, prompt int64) (price Price, labelled map[string
 func (s *sum) addTokens(t *Tariff, u Usage) {
 	u = u.positive()
 	price, labelled := s.priceOf(t, u.prompt().Total())
+	u.Output -= u.Reasoning // which has a price of its own
+	prices := price.fields()
 	var tokens big.Int
-	for _, n := range [...][2]int64{
-		{price.Input, u.Input}, {price.CacheRead, u.CacheRead}, {price.CacheWrite, u.CacheWrite},
-		{price.CacheWriteLong, u.CacheWriteLong}, {price.AudioIn, u.AudioIn}, {price.ImageIn, u.ImageIn},
-		{price.Output, u.Output - u.Reasoning}, {price.Reasoning, u.Reasoning},
-		{price.AudioOut, u.AudioOut}, {price.ImageOut, u.ImageOut},
-	} {
-		addProduct(&tokens, n[0], n[1])
+	for i, n := range u.fields() {
+		addProduct(&tokens, *prices[i], *n)
 	}
 	if tokens.Sign() == 0 {
 		return

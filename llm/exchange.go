@@ -43,14 +43,12 @@ type exchange struct {
 	left    bool                    // the client left before the guard had decided
 	stop    context.CancelCauseFunc // of the handler's context
 
-	given    *http.Request       // what the Meter was given
-	guarded  *http.Request       // what the guard is given, which carries the exchange
-	admitted *nethttp.Exchange   // of the guard
-	ctx      context.Context     // of the admitted request
-	inner    context.Context     // of the handler's request
-	release  func()              // ends inner
-	writer   *writer             // of the handler, with its request
-	response http.ResponseWriter // the writer with its optional interfaces
+	given    *http.Request     // what the Meter was given
+	guarded  *http.Request     // what the guard is given, which carries the exchange
+	admitted *nethttp.Exchange // of the guard
+	ctx      context.Context   // of the admitted request
+	release  func()            // ends the context of the handler's request
+	writer   *writer           // of the handler, with its request
 
 	counted  bool    // pay was called
 	paid     []int64 // the units of each budget that the guard has charged
@@ -85,7 +83,7 @@ type handler struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if x := h.admit(w, r); x != nil {
 		defer x.close()
-		h.next.ServeHTTP(x.response, x.writer.request)
+		h.next.ServeHTTP(x.writer.whole(), x.writer.request)
 		x.aborted = false
 	}
 }
@@ -143,10 +141,10 @@ func (x *exchange) abandon() {
 func (x *exchange) prepare(w http.ResponseWriter) {
 	x.whole = nil
 	x.ctx = x.admitted.WithContext(x.guarded.Context())
-	x.inner, x.release = x.context(x.ctx)
+	inner, release := x.context(x.ctx)
 	x.nameModel(w.Header())
-	x.writer = newWriter(x.admitted.Writer(w), x.guarded.WithContext(x.inner), x)
-	x.response, x.aborted = x.writer.whole(), true
+	x.writer = newWriter(x.admitted.Writer(w), x.guarded.WithContext(inner), x)
+	x.release, x.aborted = release, true
 }
 
 // close settles what the response used, when the handler has returned or panicked.
@@ -157,7 +155,7 @@ func (x *exchange) close() {
 		x.admitted.FinishWritten(x.writer.request.WithContext(x.ctx), settled)
 	}()
 	defer x.release()
-	x.late = x.late || (x.status == 0 || x.empty) && x.inner.Err() != nil
+	x.late = x.late || (x.status == 0 || x.empty) && x.writer.request.Context().Err() != nil
 	x.writer.close()
 	x.finish(x.ctx)
 	settled = !x.aborted

@@ -375,7 +375,7 @@ func TestClientChoosesNoUnreadEncoding(t *testing.T) {
 	const message = `{"model":"m","max_tokens":5}`
 	for _, c := range []struct{ path, body, accepts, want string }{
 		{messagesPath, message, "br", "identity"}, {messagesPath, message, "zstd, br", "identity"},
-		{messagesPath, message, "gzip;q=0, br", "identity"}, {messagesPath, message, "br, gzip;q=0.5", "gzip"},
+		{messagesPath, message, "gzip;q=0, br", "identity"}, {messagesPath, message, "br, gzip;q=0.5", "identity"},
 		{messagesPath, message, "", "identity"},
 		{chatPath, `{"model":"m","stream":true}`, "gzip, br", "identity"},
 		{chatPath, `{"model":"m","stream":true,"stream_options":{"include_usage":false}}`, "gzip", "identity"},

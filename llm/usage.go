@@ -52,12 +52,17 @@ func (u Usage) of(unit core.Unit) int64 {
 
 // positive returns the usage with 0 in place of negative numbers, and Reasoning within Output.
 func (u Usage) positive() Usage {
-	for _, n := range [...]*int64{
-		&u.Input, &u.CacheRead, &u.CacheWrite, &u.CacheWriteLong, &u.AudioIn, &u.ImageIn,
-		&u.Output, &u.AudioOut, &u.ImageOut, &u.Reasoning,
-	} {
+	for _, n := range u.fields() {
 		*n = max(0, *n)
 	}
 	u.Reasoning = min(u.Reasoning, u.Output)
 	return u
+}
+
+// fields returns the numbers, to be changed, in the order of those of a Price.
+func (u *Usage) fields() [10]*int64 {
+	return [...]*int64{
+		&u.Input, &u.CacheRead, &u.CacheWrite, &u.CacheWriteLong, &u.AudioIn, &u.ImageIn,
+		&u.Output, &u.AudioOut, &u.ImageOut, &u.Reasoning,
+	}
 }

@@ -46,19 +46,16 @@ func (s *Scanner) open(kind byte) {
 		s.state = broken
 		return
 	}
-	word, bit := s.depth/64, uint64(1)<<(s.depth%64)
 	n := s.node
 	if s.depth < MaxLevels {
 		s.nodes[s.depth] = n
 	}
+	s.kinds[s.depth] = kind
 	s.depth++
+	s.state = wantMember
 	if kind == '[' {
-		s.arrays[word] |= bit
 		s.state = wantElement
 		s.node = s.element()
-	} else {
-		s.arrays[word] &^= bit
-		s.state = wantMember
 	}
 	if n != nil {
 		s.visitor.Begin(s, n, kind)
@@ -101,6 +98,4 @@ func (s *Scanner) element() *Node {
 	return n.element()
 }
 
-func (s *Scanner) inArray() bool {
-	return s.arrays[(s.depth-1)/64]&(1<<((s.depth-1)%64)) != 0
-}
+func (s *Scanner) inArray() bool { return s.kinds[s.depth-1] == '[' }

@@ -43,9 +43,9 @@ type Scanner struct {
 	size   int64 // bytes of the decoded string, or of the number
 	kept   int   // bytes in buf
 
-	node   *Node                 // of the value that is read or comes next
-	nodes  [MaxLevels]*Node      // of the objects and arrays around it, outermost first
-	arrays [MaxDepth / 64]uint64 // a bit for each level that is an array
+	node  *Node            // of the value that is read or comes next
+	nodes [MaxLevels]*Node // of the objects and arrays around it, outermost first
+	kinds [MaxDepth]byte   // of these: '{' or '['
 
 	literal string            // the rest of true, false or null
 	code    rune              // the digits of a \u escape read so far

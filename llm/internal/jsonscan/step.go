@@ -59,15 +59,8 @@ func (s *Scanner) structure(c byte) {
 // closes reports whether c ends the innermost object or array here.
 func (s *Scanner) closes(c byte) bool {
 	switch s.state {
-	case wantElement:
-		return c == ']'
-	case wantMember:
-		return c == '}'
-	case wantComma:
-		if s.inArray() {
-			return c == ']'
-		}
-		return c == '}'
+	case wantElement, wantMember, wantComma:
+		return c == s.kinds[s.depth-1]+('}'-'{') // as ] is behind [
 	}
 	return false
 }

@@ -16,6 +16,8 @@ type draft struct {
 	priced bool // the file states a price of tokens
 	pieces bool // a model of which it states none is billed by the piece
 	broken bool // one that was not understood, for which another would be charged
+
+	dearest bool // of several prices of one kind the highest counts, and not the last
 }
 
 func (r *reader) draft(name string) *draft {
@@ -54,14 +56,17 @@ func (d *draft) at(label string, from int64) *Price {
 
 // price sets the price of a kind of token with a label from a number of tokens on.
 func (d *draft) price(label string, from int64, kind int, field string, v any, exponent int) {
-	n := d.amount(field, v, exponent, 1)
-	d.at(label, from)[kind] = n
+	n, at := d.amount(field, v, exponent, 1), d.at(label, from)
 	d.priced, d.broken = true, d.broken || n == 0
+	if d.dearest {
+		n = highestOf(at[kind], n)
+	}
+	at[kind] = n
 }
 
 // unit sets the price of 1,000 pieces.
 func (d *draft) unit(name, field string, v any, exponent int, divisor int64) {
-	if n := d.amount(field, v, exponent, divisor); n != 0 {
+	if n := d.amount(field, v, exponent, divisor); n != 0 && !(d.dearest && n < d.model.Units[name]) {
 		d.model.Units[name] = n
 	}
 }
@@ -150,14 +155,6 @@ func over(base Price, p *Price) Price {
 		}
 	}
 	return base
-}
-
-// dearest returns the higher price of each kind.
-func dearest(a, b Price) Price {
-	for kind, n := range b {
-		a[kind] = highestOf(a[kind], n)
-	}
-	return a
 }
 
 // highestOf returns the higher one of two prices, of which one of 0 is none.

@@ -103,22 +103,10 @@ func (d *draft) genAIPrices(v any, provider string) {
 		}
 	}
 	d.genAISet(chosen, provider)
+	d.dearest = true
 	for _, prices := range hourly {
 		d.skip("prices", "differ by a constraint that is not read: the dearest are charged")
-		other := d.draft(d.name)
-		other.genAISet(prices, provider)
-		d.dearest(other)
-	}
-}
-
-// dearest raises the prices to those of another draft.
-func (d *draft) dearest(o *draft) {
-	d.broken = d.broken || o.broken
-	for from, p := range o.prices[""] {
-		*d.at("", from) = dearest(*d.at("", from), *p)
-	}
-	for unit, n := range o.model.Units {
-		d.model.Units[unit] = max(d.model.Units[unit], n)
+		d.genAISet(prices, provider)
 	}
 }
 

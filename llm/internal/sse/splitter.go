@@ -23,22 +23,20 @@ type Sink interface {
 	EventEnd(filled bool)
 }
 
-// Splitter cuts an event stream into events, by the rules of the HTML standard. The stream arrives
+// Splitter cuts an event stream without a byte order mark into events, by the rules of the HTML
+// standard. The stream arrives
 // in pieces of any length. A Splitter keeps none of them.
 type Splitter struct {
 	sink   Sink
 	state  lineState
-	mark   uint8 // bytes of the byte order mark read so far; all of them if none can follow
-	cr     bool  // the last byte is a CR: a LF behind it belongs to the same line end
-	crlf   bool  // the stream has ended a line by CR and LF
-	blank  bool  // the last line that ended was blank
-	named  bool  // the event has a name
-	filled bool  // the event has a data line
+	cr     bool // the last byte is a CR: a LF behind it belongs to the same line end
+	crlf   bool // the stream has ended a line by CR and LF
+	blank  bool // the last line that ended was blank
+	named  bool // the event has a name
+	filled bool // the event has a data line
 	field  [len("event")]byte
 	length int // of the field's name so far
 }
-
-const byteOrderMark = "\ufeff"
 
 // New returns a Splitter of one stream.
 func New(sink Sink) Splitter { return Splitter{sink: sink} }
@@ -59,17 +57,6 @@ func (s *Splitter) Next(p []byte) (n int, ended bool) {
 			continue
 		}
 		s.cr = false
-		if int(s.mark) < len(byteOrderMark) {
-			if c == byteOrderMark[s.mark] {
-				s.mark++
-				i++
-				continue
-			}
-			if s.mark > 0 {
-				s.state, s.length = inField, len(s.field)+1 // a part of the mark is a field's name
-			}
-			s.mark = uint8(len(byteOrderMark))
-		}
 		if c == '\n' || c == '\r' {
 			s.cr = c == '\r'
 			i++
@@ -177,6 +164,5 @@ func (s *Splitter) Close() {
 
 // Between reports whether another event could begin here.
 func (s *Splitter) Between() bool {
-	inMark := s.mark > 0 && int(s.mark) < len(byteOrderMark)
-	return s.state == atLine && !s.filled && !s.named && !inMark && !(s.cr && s.crlf)
+	return s.state == atLine && !s.filled && !s.named && !(s.cr && s.crlf)
 }

@@ -62,23 +62,24 @@ func (r *reader) query(text string) {
 
 // other adds what another model used. Those beyond maxOthers count with the last one.
 func (e *event) other(model string, u Usage) {
-	i := slices.IndexFunc(e.others, func(o ModelUsage) bool { return o.Model == model })
-	if i < 0 && len(e.others) == maxOthers {
-		i = maxOthers - 1
-	}
-	if i >= 0 {
-		e.others[i].Usage = e.others[i].Usage.plus(u)
+	if n := len(e.others); n == maxOthers {
+		e.others[n-1].Usage = e.others[n-1].Usage.plus(u)
 		return
 	}
 	e.others = append(e.others, ModelUsage{model, u})
 }
 
-// stated returns the bill that the server states.
-func (b *bill) stated() Money {
-	if !b.ownKey { // otherwise both state the same money
-		return Money{Known: b.costed, Pico: b.cost}
+// cost returns the bill that the server states. That in a header counts for a document: that of a
+// stream is stated before its output is known.
+func (r *reader) cost() Money {
+	b := &r.bill
+	switch {
+	case !b.costed && r.framing == documentFraming && r.found.Complete:
+		return r.price
+	case b.ownKey: // otherwise both state the same money
+		return Money{Known: b.costed, Pico: b.cost + b.upstream}
 	}
-	return Money{Known: b.costed, Pico: b.cost + b.upstream}
+	return Money{Known: b.costed, Pico: b.cost}
 }
 
 // items are the calls of tools that the server runs.

@@ -52,7 +52,7 @@ func (r *reader) conclude(f *Response) {
 	if r.bill.drawn != (Usage{}) {
 		f.Others = append(slices.Clip(f.Others), ModelUsage{r.draws, r.bill.drawn})
 	}
-	f.Stated = r.bill.stated()
+	f.Stated = r.cost()
 	f.InputKnown = counts.states(inputCount) && f.Usage.prompt() > 0 // 0 is no number yet
 	f.OutputKnown = f.Complete && counts.states(outputCount) && f.Usage.Total() > f.Usage.prompt()
 	f.Known = (f.Complete || r.over) && !r.corrupted && r.stated(f, &counts)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"mime"
@@ -69,11 +70,8 @@ func (p *requestParser) form(f *Format, boundary string) error {
 func valueOf(n *node, text string) any {
 	switch n.Role {
 	case askStream:
-		switch strings.ToLower(text) {
-		case "true", "1":
-			return true
-		case "false", "0", "":
-			return false
+		if stream, err := strconv.ParseBool(cmp.Or(strings.ToLower(text), "false")); err == nil {
+			return stream
 		}
 	case askChoices:
 		if choices, fault := countOf([]byte(text), maxChoices); fault == "" {

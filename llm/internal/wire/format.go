@@ -150,7 +150,7 @@ func endsWith(path, end string) bool {
 
 // SetModel returns a URL with another model, or false if its path names none.
 func (f *Format) SetModel(u *url.URL, model string) (*url.URL, bool) {
-	path, r, from, to := f.route(u)
+	path, r, from, to := f.route(spellings(u))
 	if r == nil || from == to {
 		return u, false
 	}
@@ -158,12 +158,9 @@ func (f *Format) SetModel(u *url.URL, model string) (*url.URL, bool) {
 	if strings.HasSuffix(u.Path, "/") {
 		path += "/"
 	}
-	plain, err := url.PathUnescape(path)
-	if err != nil {
-		return u, false
-	}
 	changed := *u
-	changed.Path, changed.RawPath = plain, path
+	changed.Path, _ = url.PathUnescape(path) // which is escaped
+	changed.RawPath = path
 	return &changed, true
 }
 
@@ -174,30 +171,27 @@ func FormatOf(r *http.Request, formats []*Format) *Format {
 	if r.Method != http.MethodPost || r.URL == nil {
 		return nil
 	}
-	for _, u := range spellings(r.URL) {
-		path := pathOf(u)
-		for _, f := range formats {
-			if r, _, _ := f.match(path); r != nil {
-				return f
-			}
+	paths := spellings(r.URL)
+	for _, f := range formats {
+		if _, route, _, _ := f.route(paths); route != nil {
+			return f
 		}
 	}
 	return nil
 }
 
-// route returns the path of a URL that has a route, and what match does.
-func (f *Format) route(u *url.URL) (path string, r *Route, from, to int) {
-	for _, u := range spellings(u) {
-		path = pathOf(u)
+// spellings returns the path of a URL as it is, and with its slashes unescaped, as many servers read it.
+func spellings(u *url.URL) [2]string { return [...]string{pathOf(u), pathOf(&url.URL{Path: u.Path})} }
+
+// route returns the one of two spellings that has a route, and what match does.
+func (f *Format) route(paths [2]string) (path string, r *Route, from, to int) {
+	for _, path = range paths {
 		if r, from, to = f.match(path); r != nil {
 			break
 		}
 	}
 	return path, r, from, to
 }
-
-// spellings returns a URL as it is, and with its slashes unescaped, as many servers read it.
-func spellings(u *url.URL) [2]*url.URL { return [...]*url.URL{u, {Path: u.Path}} }
 
 // pathOf returns the one spelling of a path. A slash that the client has escaped stays escaped,
 // since the name of a model may have one.

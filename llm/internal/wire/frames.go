@@ -11,26 +11,20 @@ import (
 // frames holds the binary frame that has begun, until all of it has come.
 type frames struct {
 	held []byte
-	skip int64 // bytes of a frame that is too long to be held
 }
 
 const (
-	maxFrame    = 1 << 20 // a longer one has no usage and no text of a model
+	maxFrame    = 1 << 20 // a longer one is read no further
 	smallFrame  = 16 << 10
 	lengthBytes = 4
 )
 
 // between reports whether another frame could begin here.
-func (f *frames) between() bool { return len(f.held) == 0 && f.skip == 0 }
+func (f *frames) between() bool { return len(f.held) == 0 }
 
 // readFrame reads a part of a binary frame, and reports whether the frame has ended.
 func (r *reader) readFrame(p []byte) (n int, ended bool) {
 	f := &r.frames
-	if f.skip > 0 {
-		n = int(min(f.skip, int64(len(p))))
-		f.skip -= int64(n)
-		return n, f.skip == 0
-	}
 	n = min(lengthBytes-len(f.held), len(p))
 	if len(f.held) >= lengthBytes {
 		n = int(min(f.length()-int64(len(f.held)), int64(len(p))))
@@ -41,9 +35,7 @@ func (r *reader) readFrame(p []byte) (n int, ended bool) {
 	}
 	switch length := f.length(); {
 	case length > maxFrame:
-		r.found.Broken = true
-		f.skip = length - lengthBytes
-		f.held = f.held[:0]
+		r.found.Broken, r.framing = true, documentFraming
 	case int64(len(f.held)) >= length:
 		r.frame(f.held)
 		if f.held = f.held[:0]; cap(f.held) > smallFrame {

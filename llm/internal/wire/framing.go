@@ -27,10 +27,6 @@ func (r *reader) sniff(p []byte) (n int) {
 	for n < len(p) && blanks[p[n]] {
 		n++
 	}
-	for blank := p[:n]; len(blank) > 0; { // which may belong to the first event
-		read, _ := r.split.Next(blank)
-		blank = blank[read:]
-	}
 	if n > 0 {
 		return n
 	}

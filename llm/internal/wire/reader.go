@@ -35,8 +35,7 @@ type reader struct {
 	over     bool   // it has ended without a marker
 
 	corrupted bool  // it could not be decoded
-	priced    bool  // a header states what the response costs, if it is a document
-	price     int64 // in millionths of a micro-dollar
+	price     Money // that a header states of the response, if it is a document
 }
 
 func (r *reader) init(q *Request, h http.Header) {
@@ -58,7 +57,7 @@ func (r *reader) init(q *Request, h http.Header) {
 		}
 	}
 	r.counts.merge(&r.event.counts)
-	r.priced, r.price = r.bill.costed, r.bill.cost
+	r.price = Money{Known: r.bill.costed, Pico: r.bill.cost}
 	r.event, r.bill = event{}, bill{}
 }
 

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -69,7 +68,7 @@ func (q *Request) HidesUsage() bool {
 func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
 	p := requestParser{body: body}
 	p.request.Stream = f.table.Streams
-	path, route, from, to := f.route(r.URL)
+	path, route, from, to := f.route(spellings(r.URL))
 	var err error
 	if boundary := boundaryOf(r.Header); boundary != "" {
 		err = p.form(f, boundary)
@@ -78,10 +77,10 @@ func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
 	}
 	q := p.request
 	if from < to {
-		model, badly := url.PathUnescape(path[from:to])
+		model, _ := url.PathUnescape(path[from:to]) // which is escaped
 		q.Models, q.InPath = append(q.Models, model), true
-		if fault := faultOfModel(model); err == nil && (badly != nil || fault != "") {
-			err = fmt.Errorf("%w: %s", ErrRequest, cmp.Or(fault, "model is not valid UTF-8"))
+		if fault := faultOfModel(model); err == nil && fault != "" {
+			err = fmt.Errorf("%w: %s", ErrRequest, fault)
 		}
 	}
 	if q.InBody = q.Model != ""; q.InBody {

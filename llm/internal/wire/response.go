@@ -57,9 +57,4 @@ func (r *Response) Refused() bool {
 
 // TextTokens returns a first guess of the output from the text: a token for four bytes, and at
 // least one for each event with text.
-func (r *Response) TextTokens() int64 { return max(r.Events, tokensIn(r.TextBytes)) }
-
-// bytesPerToken is the number of bytes of English text in a token, as a first guess.
-const bytesPerToken = 4
-
-func tokensIn(bytes int64) int64 { return (bytes + bytesPerToken - 1) / bytesPerToken }
+func (r *Response) TextTokens() int64 { return max(r.Events, (r.TextBytes+3)/4) }

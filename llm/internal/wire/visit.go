@@ -161,23 +161,21 @@ func (r *reader) unnamed(what string, n int64) {
 // maxUnnamed is the number of things that are noted.
 const maxUnnamed = 16
 
+// picos is the millionths of a micro-dollar in what amounts are stated in.
+var picos = map[jsonscan.Role]int64{
+	tellCost: 1_000_000_000_000, tellUpstream: 1_000_000_000_000, tellTicks: 100,
+}
+
 // money reads an amount.
 func (r *reader) money(text []byte, role jsonscan.Role) {
-	const dollar, tick = 1_000_000_000_000, 100
-	factor := int64(dollar)
-	if role == tellTicks {
-		factor = tick
-	}
-	n, ok := picoOf(text, factor)
-	if !ok {
-		return
-	}
 	b := &r.bill
-	if role == tellUpstream {
+	switch n, ok := picoOf(text, picos[role]); {
+	case !ok:
+	case role == tellUpstream:
 		b.upstream = cmp.Or(n, b.upstream)
-		return
+	default:
+		b.cost, b.costed = cmp.Or(n, b.cost), true
 	}
-	b.cost, b.costed = cmp.Or(n, b.cost), true
 }
 
 // endDocument ends a response that is one JSON document, or one document of several. Bytes after it
@@ -185,9 +183,6 @@ func (r *reader) money(text []byte, role jsonscan.Role) {
 func (r *reader) endDocument() {
 	switch r.framing {
 	case documentFraming:
-		if r.priced && !r.bill.costed { // that of a stream is stated before its output is known
-			r.bill.cost, r.bill.costed = r.price, true
-		}
 		r.found.Complete = true
 		r.commit(true)
 	case lineFraming:
