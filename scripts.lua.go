@@ -38,7 +38,7 @@ func scripts() map[string][]string {
 		"decide":         slices.Concat(clock, []string{"local take"}, decision),
 		"window":         slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for window"}),
 		"sliding_window": slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for sliding_window"}),
-		"sliding_log":    slices.Concat(clock, []string{"decide/straight.lua for sliding_log"}),
+		"sliding_log":    slices.Concat(clock, []string{"local values", "decide/straight.lua for sliding_log"}),
 		"admit": slices.Concat(clock,
 			function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
 		"answer": slices.Concat(clock,

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -264,4 +266,47 @@ func TestScriptAgreesWithModelOnBatches(t *testing.T) {
 			t.Errorf("only %d callers merged", merged)
 		}
 	})
+}
+
+// A script that fails has written nothing, so each of its requests can be sent again alone. One key is
+// of another type, one has no state of the algorithm.
+func TestFailedBatchWritesNothing(t *testing.T) {
+	t.Parallel()
+	for name, algorithm := range map[string]core.Algorithm{
+		"bucket": core.PerMinute(60), "window": core.FixedWindow{Limit: 9, Window: time.Minute},
+		"sliding": core.SlidingWindow{Limit: 9, Window: time.Minute},
+		"log":     core.SlidingLog{Windows: []core.Window{{Limit: 9, Width: time.Minute}}},
+	} {
+		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+			g, client := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), s.Client(t)
+			c := core.Charge{Policy: limited(t, name, algorithm), Key: newKey(t, "spoiled"), Cost: 1}
+			decide(t, g, c)
+			spoiled := client.Keys(t.Context(), s.Prefix+"*").Val()
+			if len(spoiled) != 1 {
+				t.Fatal(spoiled)
+			}
+			for _, spoil := range []func() error{
+				client.Set(t.Context(), spoiled[0], "nonsense", time.Minute).Err,
+				func() error {
+					client.Del(t.Context(), spoiled[0])
+					return client.LPush(t.Context(), spoiled[0], "x").Err()
+				},
+			} {
+				noError(t, spoil())
+				var asked []*core.ScriptRequest
+				for _, key := range []core.Key{newKey(t, "good"), c.Key} {
+					c.Key = key
+					r := gatetest.Must(g.NewRequest("decide", 0, c))(t)
+					r.WithoutReceipts()
+					asked = append(asked, r)
+				}
+				if _, _, err := g.DecideShared(t.Context(), asked); err == nil {
+					t.Error("a batch with a spoiled key was decided")
+				}
+				if names := client.Keys(t.Context(), s.Prefix+"*").Val(); len(names) != 1 {
+					t.Errorf("%s: keys after a batch that failed: %v", name, names)
+				}
+			}
+		})
+	}
 }

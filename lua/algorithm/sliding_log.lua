@@ -291,14 +291,7 @@ if entries > 0 then
       stored = redis.call('GETRANGE', KEYS[key], string.format('%d', 96 + 32 * base), string.format('%d', 95 + 32 * low))
     end
     value = gone .. head .. stamp .. prefix .. lead .. stored .. added
-    if not ttl and #text > 607 then -- it may be longer than value
-      redis.call('SET', KEYS[key], value, 'KEEPTTL')
-      value = nil
-    end
   else
-    redis.call('SETRANGE', KEYS[key], '0', gone .. head .. stamp .. prefix .. lead)
-    if added ~= '' then
-      redis.call('SETRANGE', KEYS[key], string.format('%d', 96 + 32 * low), added)
-    end
+    value, tail, place = gone .. head .. stamp .. prefix .. lead, added, string.format('%d', 96 + 32 * low)
   end
 end

@@ -57,8 +57,9 @@
 -- commit  charges the cost whole, part; sets receipt
 -- give    refunds the cost whole, part of the charge with this receipt, as far as it still counts;
 --         sets given to whether that is more than nothing
--- store   sets value to the text of KEYS[key], or writes it itself, or leaves it in bundles; sets ttl to
---         the time to live in microseconds, 0 if nothing is left, nil to leave it as it is
+-- store   sets value to the text of KEYS[key], or leaves it in bundles; if only a part changes, value to
+--         the text from the start on, and tail to that from place on; sets ttl to the time to live in
+--         microseconds, 0 if nothing is left, nil to leave it as it is
 --
 -- The parts share operation, bound, receipts, key, limit (an index in ARGV), reply, its length n,
 -- now and grace. look also uses the cost: a whole number and a fraction of the limit's denominator,
@@ -274,8 +275,13 @@ local printed, text -- the last time to live
 for key = 1, #KEYS do
   local limit = dirty[key]
   if limit then
-    local algorithm, value, ttl = ARGV[limit], nil, nil
+    local algorithm, value, ttl, tail, place = ARGV[limit], nil, nil, nil, nil
     --: store
+    if tail then
+      redis.call('SETRANGE', KEYS[key], '0', value)
+      redis.call('SETRANGE', KEYS[key], place, tail)
+      value = nil
+    end
     if ttl == 0 then
       redis.call('DEL', KEYS[key])
     elseif ttl then

@@ -13,8 +13,11 @@
 --
 -- A value that keeps its time to live is written by SETRANGE where it is not shorter, because that
 -- costs less than SET.
-local reply, n, p, key, printed, expiry, size = {0, 0, 0, 0, 0, 0, 0}, 0, 1, 0, nil, nil, 0
-local grace = 4194304
+local reply, n, p, key, size, printed, expiry = {0, 0, 0, 0, 0, 0, 0}, 0, 1, 0, 0, nil, nil
+local grace, value, ttl, ttls, tails = 4194304, nil, nil, nil, nil
+if #KEYS > 1 then
+  values, ttls = values or {}, {}
+end
 --: names
 while key < #KEYS do
   local stop, cost, bound = ARGV[p] + 0, 1, 1
@@ -28,7 +31,7 @@ while key < #KEYS do
   p = p + size
   while key < stop do
     key = key + 1
-    local value, fit, whole, fits, changed, receipt = nil, bound, cost, true, false, 0
+    local fit, whole, fits, changed, receipt = bound, cost, true, false, 0
     --: get
     --: read
     n = n + 1
@@ -57,26 +60,48 @@ while key < #KEYS do
       --: commit
       reply[n] = receipt
     end
+    local before, tail, place = value or '', nil, nil
+    value, ttl = nil, nil
     if changed then
-      local ttl, before = nil, value or ''
-      value = nil
       --: store
-      if ttl == 0 then
-        redis.call('DEL', KEYS[key])
-      elseif ttl then
-        ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
-        if ttl ~= printed then
-          printed, expiry = ttl, string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
-        end
-        if value then
-          redis.call('SET', KEYS[key], value, 'PX', expiry)
-        else
-          redis.call('PEXPIRE', KEYS[key], expiry)
-        end
-      elseif value and (#value < #before or type(redis.pcall('SETRANGE', KEYS[key], '0', value)) ~= 'number') then
-        redis.call('SET', KEYS[key], value, 'KEEPTTL') -- or the user may not use SETRANGE
+      if not ttl and (#value < #before or #before > 607) then -- of a longer one, 608 bytes are read
+        ttl = 'keep'
       end
     end
+    if tail then
+      tails = tails or {}
+      tails[key] = {tail, place}
+    end
+    if ttls then
+      values[key], ttls[key] = value, ttl
+    end
+  end
+end
+-- Nothing is written before everything has been read: a script that fails has done nothing.
+for key = 1, #KEYS do
+  if ttls then
+    value, ttl = values[key], ttls[key]
+  end
+  if tails and tails[key] then
+    redis.call('SETRANGE', KEYS[key], '0', value)
+    redis.call('SETRANGE', KEYS[key], tails[key][2], tails[key][1])
+    value = nil
+    ttl = ttl ~= 'keep' and ttl
+  end
+  if ttl == 0 then
+    redis.call('DEL', KEYS[key])
+  elseif ttl and ttl ~= 'keep' then
+    ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
+    if ttl ~= printed then
+      printed, expiry = ttl, string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
+    end
+    if value then
+      redis.call('SET', KEYS[key], value, 'PX', expiry)
+    else
+      redis.call('PEXPIRE', KEYS[key], expiry)
+    end
+  elseif value and (ttl or type(redis.pcall('SETRANGE', KEYS[key], '0', value)) ~= 'number') then
+    redis.call('SET', KEYS[key], value, 'KEEPTTL') -- or the user may not use SETRANGE
   end
 end
 for i = n + 1, 7 do
