@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -269,59 +268,6 @@ func TestRaiseIsUnknownToLocal(t *testing.T) {
 	d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 11})
 	if err != nil || d.Source != core.SourceLocal || d.Allowed || d.RetryAfter() != time.Second {
 		t.Error(show(d), err)
-	}
-}
-
-// The same adjustments from many goroutines of two processes are applied once each.
-func TestAdjustIsAppliedOnceByMany(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		var wg sync.WaitGroup
-		var applied atomic.Int64
-		p := newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(100)})
-		key, ids := newKey(t, "k"), []string{"1", "2", "3", "4", "5"}
-		var gates []*core.Gate
-		for range 2 {
-			g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
-			gates = append(gates, g)
-			for range 8 {
-				wg.Go(func() {
-					for _, id := range ids {
-						done, err := g.Adjust(t.Context(), core.Adjustment{ID: id, Policy: p, Key: key, Units: 7})
-						if err != nil {
-							t.Error(err)
-						}
-						if done {
-							applied.Add(1)
-						}
-					}
-				})
-			}
-		}
-		wg.Wait()
-		if n := used(t, gates[0], p, key); n != 35 || applied.Load() != 5 {
-			t.Errorf("%d units in use after %d adjustments, want 35 after 5", n, applied.Load())
-		}
-	})
-}
-
-// An adjustment reads none of the ids that are known, of which a key may have thousands.
-func TestAdjustReadsNoOtherIDs(t *testing.T) {
-	t.Parallel()
-	s := redistest.Real(t)
-	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
-	a := core.Adjustment{Policy: newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(10), Raisable: true}), Key: newKey(t, "k")}
-	do(t, s.Client(t), "CONFIG", "RESETSTAT")
-	for _, a.ID = range []string{"a", "b", "c"} {
-		a.Raise, a.Until = 1, time.Now().Add(time.Hour)
-		adjust(t, g, a)
-	}
-	stats, err := s.Client(t).Info(t.Context(), "commandstats").Result()
-	if err != nil || strings.Contains(stats, "cmdstat_hgetall:") {
-		t.Error(stats, err)
-	}
-	if d := peek(t, g, core.Charge{Policy: a.Policy, Key: a.Key, Cost: core.NoCost}); d.At(0).Raised != 3 {
-		t.Error(show(d))
 	}
 }
 

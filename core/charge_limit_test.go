@@ -107,6 +107,12 @@ func TestResetHeedsTheChargesLimit(t *testing.T) {
 		if err := g.Reset(t.Context()); !errors.Is(err, core.ErrCharge) {
 			t.Errorf("Reset of nothing: %v", err)
 		}
+		if err := g.Reset(t.Context(), core.Charge{Key: charges[0].Key}); !errors.Is(err, core.ErrCharge) {
+			t.Errorf("nil policy: %v", err)
+		}
+		if err := g.Reset(t.Context(), core.Charge{Policy: p}); !errors.Is(err, core.ErrKey) {
+			t.Errorf("no key: %v", err)
+		}
 	})
 }
 

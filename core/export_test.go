@@ -163,20 +163,6 @@ type ScriptRequest struct {
 	request request.Request
 }
 
-// PooledKeys returns how many long keys of a decision's charges are still held once it may be used
-// again.
-func PooledKeys(charges ...Charge) (held int, err error) {
-	p := newInquiry(algorithm.Decide, 0, moment{})
-	err = p.lay(charges)
-	p.release()
-	for _, c := range p.wire[:cap(p.wire)] {
-		if c.given != "" {
-			held++
-		}
-	}
-	return held, err
-}
-
 // operationOf returns the operation of a name.
 func operationOf(name string) (op algorithm.Operation) {
 	for op.String() != name {

@@ -10,8 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/core/bloom"
-	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -301,36 +299,4 @@ func TestCloseDuringOutage(t *testing.T) {
 	}
 	worked(t, g.Close(t.Context()))
 	wg.Wait()
-}
-
-// An operation whose context was cancelled before asks Redis nothing.
-func TestCancelledContextAsksNothing(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	g := redisGate(t, s.Client(t), core.Config{})
-	key := newKey(t, "k")
-	f := gatetest.Must(bloom.New(g, bloom.Config{Name: "f", Items: 10, FalsePositives: 0.01}))(t)
-	sem := newSemaphore(t, g, semaphore.Config{})
-	decide(t, g, core.Charge{Policy: limited(t, "q", frozen(10)), Key: key, Cost: 1}) // the server is known to be quick
-	calls := s.Calls(t, "evalsha", "eval")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for name, ask := range map[string]func() error{
-		"Filter.Add": func() error { return f.Add(ctx, "a") },
-		"Holders": func() error {
-			_, _, err := sem.Holders(ctx, key)
-			return err
-		},
-		"Adjust": func() error {
-			_, err := g.Adjust(ctx, core.Adjustment{ID: "a", Policy: limited(t, "p", frozen(10)), Key: key, Units: 1})
-			return err
-		},
-	} {
-		if err := ask(); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if n := s.Calls(t, "evalsha", "eval") - calls; n > 0 {
-		t.Errorf("%d scripts were sent", n)
-	}
 }

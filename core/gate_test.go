@@ -115,50 +115,6 @@ func TestChargesOfOneKeyAreSummed(t *testing.T) {
 	})
 }
 
-func TestPoliciesWithoutState(t *testing.T) {
-	t.Parallel()
-	unlimited, none := limited(t, "unlimited", core.Unlimited{}), limited(t, "none", core.DenyAll{})
-	shadow := newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: core.DenyAll{}, Shadow: true})
-	p := limited(t, "p", frozen(5))
-	key := newKey(t, "k")
-	on := func(p *core.Policy) core.Charge { return core.Charge{Policy: p, Key: key, Cost: 1} }
-	eachStore(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock, takeSnapshot snapshot) {
-		if d := decide(t, g, on(unlimited)); !d.Allowed || d.At(0) != (core.Result{Policy: unlimited, Allowed: true, Source: d.Source}) {
-			t.Errorf("unlimited: %s", show(d))
-		}
-		if d := decide(t, g, on(shadow)); !d.Allowed || d.At(0).Allowed {
-			t.Errorf("shadow: %s", show(d))
-		}
-		d := decide(t, g, on(none))
-		if d.Allowed || d.RetryAfter() != core.Never || d.At(0).RetryAfter != core.Never {
-			t.Errorf("none: %s", show(d))
-		}
-		spendsNothing(t, takeSnapshot, "DenyAll", func() bool {
-			d := decide(t, g, on(p), on(none), on(unlimited))
-			return !d.Allowed && d.At(0).Allowed && !d.At(1).Allowed && d.At(2).Allowed
-		})
-		if d := decide(t, g, on(p), on(shadow), on(unlimited)); !d.Allowed || d.At(0).Used != 1 || d.At(1).Allowed {
-			t.Errorf("mixed: %s", show(d))
-		}
-		for name, tt := range map[string]struct {
-			policies []*core.Policy
-			want     int64
-		}{
-			"unlimited": {[]*core.Policy{unlimited}, 100}, "none": {[]*core.Policy{unlimited, none}, 0},
-			"limited": {[]*core.Policy{unlimited, p, shadow}, 4},
-		} {
-			var charges []core.Charge
-			for _, p := range tt.policies {
-				charges = append(charges, core.Charge{Policy: p, Key: key, Cost: 100})
-			}
-			if n, d, err := atMost(g, t.Context(), charges...); n != tt.want || d.Allowed != (n > 0) || err != nil {
-				t.Errorf("SpendUpTo of %s: %d, %s, %v", name, n, show(d), err)
-			}
-		}
-		worked(t, g.Reset(t.Context(), core.Charge{Policy: unlimited, Key: key}))
-	})
-}
-
 func TestShadowNeverDenies(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
@@ -176,25 +132,6 @@ func TestShadowNeverDenies(t *testing.T) {
 		noError(t, g.Reset(t.Context(), core.Charge{Policy: shadow.Policy, Key: key}))
 		if d := decide(t, g, shadow, p); d.Allowed || d.At(0).Used != 0 || !d.At(0).Allowed {
 			t.Errorf("a denial charged a shadow: %s", show(d))
-		}
-	})
-}
-
-func TestReset(t *testing.T) {
-	t.Parallel()
-	eachStore(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock, takeSnapshot snapshot) {
-		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
-		other := core.Charge{Policy: limited(t, "q", frozen(1)), Key: c.Key, Cost: 1}
-		decide(t, g, c, other)
-		noError(t, g.Reset(t.Context(), c))
-		if d := peek(t, g, c, other); !d.At(0).Allowed || d.At(1).Allowed || len(takeSnapshot(t)) != 1 {
-			t.Errorf("%s, %v", show(d), takeSnapshot(t))
-		}
-		if err := g.Reset(t.Context(), core.Charge{Policy: nil, Key: c.Key}); !errors.Is(err, core.ErrCharge) {
-			t.Errorf("nil policy: %v", err)
-		}
-		if err := g.Reset(t.Context(), core.Charge{Policy: c.Policy, Key: core.Key{}}); !errors.Is(err, core.ErrKey) {
-			t.Errorf("no key: %v", err)
 		}
 	})
 }

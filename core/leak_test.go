@@ -102,17 +102,3 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 		})
 	}
 }
-
-// Without Close goroutines do remain, and goleak finds them.
-func TestLeakWithoutCloseIsFound(t *testing.T) {
-	server := redistest.Start(t)
-	client := server.Client(t)
-	before := goleak.IgnoreCurrent()
-	g := redisGate(t, client, core.Config{})
-	exercise(t, g)
-	if err := goleak.Find(before); err == nil {
-		t.Error("goleak found no goroutine")
-	}
-	worked(t, g.Close(t.Context()))
-	worked(t, goleak.Find(before))
-}

@@ -7,7 +7,6 @@ package core_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -73,8 +72,10 @@ func TestObserverAllocatesNothing(t *testing.T) {
 	unobserved := memoryGate(t, core.Config{Clock: newClock().Now})
 	k := newKey(t, "k")
 	c := core.Charge{Policy: limited(t, "p", frozen(1_000_000)), Key: k, Cost: 1}
+	below := core.Charge{Policy: watched(t, frozen(1_000_000)), Key: newKey(t, "below")}
 	calls := map[string]func(*core.Gate){
 		"Decide":  func(g *core.Gate) { _, _ = g.Decide(ctx, c) },
+		"watched": func(g *core.Gate) { _, _ = g.Decide(ctx, below) }, // below its thresholds
 		"Peek":    func(g *core.Gate) { _, _ = g.Peek(ctx, c) },
 		"two":     func(g *core.Gate) { _, _ = g.Decide(ctx, c, core.Charge{Policy: denyAll, Key: k}) },
 		"invalid": func(g *core.Gate) { _, _ = g.Peek(ctx, core.Charge{Key: k}) },
@@ -97,17 +98,3 @@ func TestObserverAllocatesNothing(t *testing.T) {
 }
 
 var denyAll = core.Must(core.NewPolicy(core.PolicyConfig{Name: "all", Algorithm: core.DenyAll{}}))
-
-// Keys may be large, and decisions that are used again hold none.
-func TestPooledDecisionHoldsNoKey(t *testing.T) {
-	p, large := limited(t, "p", core.PerHour(10)), strings.Repeat("k", 1<<10)
-	for _, n := range []int{1, core.MaxCharges, 1} {
-		var charges []core.Charge
-		for i := range n {
-			charges = append(charges, core.Charge{Policy: p, Key: newKey(t, "tenant", fmt.Sprint(i, large)), Cost: 1})
-		}
-		if held, err := core.PooledKeys(charges...); held > 0 || err != nil {
-			t.Errorf("%d of %d keys are held: %v", held, n, err)
-		}
-	}
-}

@@ -174,31 +174,6 @@ func TestCollidingKeysCountSeparately(t *testing.T) {
 	}
 }
 
-// A key is evicted alone, even if its hash collides with that of others.
-func TestCollidingKeysAreEvictedSeparately(t *testing.T) {
-	const most = 64 * 16
-	c := newClock()
-	g := memoryGate(t, core.Config{MaxKeys: most, Clock: c.Now})
-	brief, lasting := limited(t, "brief", core.PerSecond(10)), limited(t, "lasting", core.PerHour(10))
-	core.Collide(brief, lasting)
-	keys := make([]core.Key, 64)
-	for i := range keys {
-		keys[i] = newKey(t, fmt.Sprint(i))
-		decide(t, g, core.Charge{Policy: lasting, Key: keys[i], Cost: 10})
-		decide(t, g, core.Charge{Policy: brief, Key: keys[i], Cost: 10})
-	}
-	c.Advance(2 * time.Second)
-	flood := limited(t, "flood", core.PerHour(1000))
-	for i := range 10_000 {
-		decide(t, g, core.Charge{Policy: flood, Key: newKey(t, "flood", fmt.Sprint(i)), Cost: 1})
-	}
-	for i, key := range keys {
-		if d := peek(t, g, core.Charge{Policy: lasting, Key: key, Cost: 1}); d.Allowed {
-			t.Errorf("key %d was evicted: %s", i, show(d))
-		}
-	}
-}
-
 // A Gate with an observer decides like one without.
 func TestObserveChangesNothing(t *testing.T) {
 	ctx := t.Context()

@@ -280,31 +280,6 @@ func onClaims(before func(args string) error) redis.Hook {
 	})
 }
 
-// A claim that Redis does not take is made again, though no later decision finds the threshold.
-func TestFailedClaimIsMadeAgain(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		l, client := new(told), s.Client(t)
-		attempts := 0
-		client.AddHook(onClaims(func(args string) error {
-			if attempts++; attempts <= 3 {
-				return errors.New("claims fail")
-			}
-			return nil
-		}))
-		g := redisGate(t, client, core.Config{Prefix: s.Prefix, Observe: l.observe})
-		c := core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8}
-		decide(t, g, c)
-		l.want(t, g, "p k 80%: 8 of 10")
-		c.Cost = core.NoCost
-		other := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
-		decide(t, other, c)
-		l.want(t, other)
-		decide(t, g, c)
-		l.want(t, g)
-	})
-}
-
 // A Gate that is closed while Redis takes no claims ends, and so does what it would tell.
 func TestCloseEndsClaims(t *testing.T) {
 	t.Parallel()
@@ -324,75 +299,6 @@ func TestCloseEndsClaims(t *testing.T) {
 		worked(t, g.Close(t.Context()))
 		l.check(t)
 	})
-}
-
-// A mark that Redis does not answer is sent again, so that no other process tells the threshold.
-func TestFailedMarkIsSentAgain(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		l, client := new(told), s.Client(t)
-		marks, sent := 0, make(chan struct{})
-		client.AddHook(onClaims(func(args string) error {
-			if strings.Contains(args, ":claim") {
-				return nil
-			}
-			switch marks++; marks {
-			case 1:
-				return errors.New("the first mark fails")
-			case 2:
-				close(sent)
-			}
-			return nil
-		}))
-		g := redisGate(t, client, core.Config{Prefix: s.Prefix, Timeout: time.Second, Observe: l.observe})
-		c := core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8}
-		decide(t, g, c)
-		l.want(t, g, "p k 80%: 8 of 10")
-		<-sent
-		worked(t, g.Close(t.Context()))
-		other := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
-		c.Cost = core.NoCost
-		decide(t, other, c)
-		l.want(t, other)
-		marked := false
-		for _, name := range s.Client(t).Keys(t.Context(), s.Prefix+"*:t80-*").Val() {
-			marked = marked || !strings.HasSuffix(name, ":claim")
-		}
-		if !marked {
-			t.Error("there is no mark")
-		}
-	})
-}
-
-// A claim that arrives in the next period counts for its own.
-func TestLateClaimTellsItsOwnPeriod(t *testing.T) {
-	t.Parallel()
-	for name, limit := range map[string]core.Algorithm{
-		"calendar":     core.Calendar{Limit: 10, Every: core.PeriodHour, In: time.UTC},
-		"fixed window": core.FixedWindow{Limit: 10, Window: time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-				l, client, c := new(told), s.Client(t), newClock()
-				late, claims := make(chan struct{}), make(chan struct{}, 100)
-				client.AddHook(onClaims(func(string) error {
-					claims <- struct{}{}
-					<-late
-					return nil
-				}))
-				g := redisGate(t, client, core.Config{Prefix: s.Prefix, Observe: l.observe, Clock: c.Now})
-				g.InjectClock(micros(c))
-				charge := core.Charge{Policy: watched(t, limit), Key: newKey(t, "k"), Cost: 8}
-				decide(t, g, charge)
-				<-claims
-				c.Advance(time.Hour)
-				close(late)
-				l.want(t, g, "p k 80%: 8 of 10")
-				decide(t, g, charge)
-				l.want(t, g, "p k 80%: 8 of 10")
-			})
-		})
-	}
 }
 
 // While Redis is down nothing is told, and nothing is lost.
@@ -419,19 +325,6 @@ func TestThresholdsDuringOutage(t *testing.T) {
 	l.want(t, g)
 	decide(t, g, core.Charge{Policy: p, Key: key, Cost: 1})
 	l.want(t, g, "p k 80%: 8 of 10")
-}
-
-// A decision below the thresholds allocates nothing for them.
-func TestThresholdsAllocateNothing(t *testing.T) {
-	g := memoryGate(t, core.Config{Observe: func(context.Context, core.Event) {}})
-	count := func(percents ...int) float64 {
-		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1_000_000_000), Thresholds: percents})
-		c := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
-		return gatetest.Allocs(func() { decide(t, g, c) })
-	}
-	if without, with := count(), count(80, 90, 100); with > without {
-		t.Errorf("%v allocations, and %v without thresholds", with, without)
-	}
 }
 
 const (

@@ -385,24 +385,6 @@ func maxOverlap(all []interval) int {
 	return most
 }
 
-func TestMaxOverlap(t *testing.T) {
-	for name, tt := range map[string]struct {
-		intervals []interval
-		want      int
-	}{
-		"none":                     {nil, 0},
-		"one":                      {[]interval{{token: 1, from: 0, to: 9}}, 1},
-		"one after the other":      {[]interval{{token: 1, from: 0, to: 5}, {token: 2, from: 5, to: 9}}, 1},
-		"overlapping":              {[]interval{{token: 1, from: 0, to: 6}, {token: 2, from: 5, to: 9}}, 2},
-		"nested":                   {[]interval{{token: 1, from: 0, to: 9}, {token: 2, from: 2, to: 3}, {token: 3, from: 4, to: 5}, {token: 4, from: 4, to: 6}}, 3},
-		"ended before it was seen": {[]interval{{token: 1, from: 0, to: 9}, {token: 2, from: 6, to: 5}}, 1},
-	} {
-		if got := maxOverlap(tt.intervals); got != tt.want {
-			t.Errorf("%s: %d, want %d", name, got, tt.want)
-		}
-	}
-}
-
 // wallclock converts times of a process to a clock that all processes share. It adds the time on
 // the monotonic clock, which goes on while the process is stopped, to the wall-clock time of the
 // start.

@@ -182,40 +182,6 @@ func TestLuaUsesWhatEveryServerHas(t *testing.T) {
 	}
 }
 
-func TestLuaWritesNoGlobals(t *testing.T) {
-	local := regexp.MustCompile(`\blocal\s+(?:function\s+)?([\w, ]+)`)
-	loop := regexp.MustCompile(`\bfor\s+([\w, ]+?)\s*(?:=|\bin\b)`)
-	function := regexp.MustCompile(`function\s*\w*\(([\w, ]*)\)`)
-	assignment := regexp.MustCompile(`(?m)(?:^|\bthen|\bdo|\belse|;)[ \t]*([A-Za-z_]\w*(?:\[[^=\n]*\])?(?:\.\w+)?(?:, *[A-Za-z_][\w.]*(?:\[[^=\n]*?\])?)*) *=[^=]`)
-	name := regexp.MustCompile(`^[A-Za-z_]\w*`)
-	for script, text := range scripts {
-		text = code(text)
-		for table := regexp.MustCompile(`\{[^{}]*\}`); table.MatchString(text); {
-			text = table.ReplaceAllString(text, "0") // the fields of a table are not variables
-		}
-		var locals []string
-		for _, r := range []*regexp.Regexp{local, loop, function} {
-			for _, m := range r.FindAllStringSubmatch(text, -1) {
-				for n := range strings.SplitSeq(m[1], ",") {
-					locals = append(locals, strings.TrimSpace(n))
-				}
-			}
-		}
-		found := 0
-		for _, m := range assignment.FindAllStringSubmatch(text, -1) {
-			for target := range strings.SplitSeq(regexp.MustCompile(`\[[^\]]*\]`).ReplaceAllString(m[1], ""), ",") {
-				found++
-				if n := name.FindString(strings.TrimSpace(target)); !slices.Contains(locals, n) {
-					t.Errorf("%s: %q is written, and not local: %s", script, n, m[0])
-				}
-			}
-		}
-		if found < 40 {
-			t.Errorf("%s: only %d assignments found", script, found)
-		}
-	}
-}
-
 // The test writes ARGV by hand, as an operator would.
 func TestScriptsFollowTheirContract(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,6 @@ func TestBackgroundKeepsShares(t *testing.T) {
 	small := &tenant{name: "small", share: 1, hold: second, workers: 20, background: true}
 	big := &tenant{name: "big", share: 3, hold: second / 2, workers: 20, background: true}
 	s := &simulation{slots: 6, tenants: []*tenant{front, small, big}}
-	s.onModel()
 	_, utilization := s.run(1000 * second)
 	share := func(c *tenant) float64 { return float64(c.served) / (900 * second) }
 	t.Logf("slots: front %.2f, small %.2f, big %.2f", share(front), share(small), share(big))

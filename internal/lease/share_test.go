@@ -2,65 +2,29 @@ package lease
 
 import (
 	"fmt"
-	"os"
 	"testing"
-
-	"github.com/headgate/headgate/internal/redistest"
 )
 
 // Two tenants of which one offers a hundred times the load of the other share the slots by their
 // shares, whatever the number of slots and however long each holds one, and leave no slot unused.
 func TestSlotTimeFollowsShares(t *testing.T) {
 	t.Parallel()
-	check := func(t *testing.T, s *simulation, lasts int64) {
-		t.Helper()
-		jain, utilization := s.run(lasts)
-		small, big := s.tenants[0], s.tenants[1]
-		t.Logf("%2d slots, shares %d:%d, holds of %d:%d s, random %5v: Jain's index %.4f, utilization %.4f, "+
-			"slot-seconds %d:%d", s.slots, small.share, big.share, small.hold/second, big.hold/second, s.random,
-			jain, utilization, small.served/second, big.served/second)
-		if jain < 0.95 || utilization < 0.99 {
-			t.Error("want an index of 0.95 and a utilization of 0.99 at least")
-		}
-	}
-	each := func(slots []int64, shares, holds [][2]int64, f func(*simulation)) {
-		for _, n := range slots {
-			for _, share := range shares {
-				for _, hold := range holds {
-					f(&simulation{slots: n, tenants: []*tenant{
-						{name: "small", share: share[0], hold: hold[0] * second, workers: int(2 * n)},
-						{name: "big", share: share[1], hold: hold[1] * second, workers: int(200 * n)},
-					}})
+	for _, slots := range []int64{1, 2, 4, 10} {
+		for _, share := range [][2]int64{{1, 1}, {1, 3}, {3, 1}} {
+			for _, hold := range [][2]int64{{1, 1}, {10, 1}, {1, 10}} {
+				for _, random := range []bool{false, true} {
+					s := &simulation{slots: slots, random: random, tenants: []*tenant{
+						{name: "small", share: share[0], hold: hold[0] * second, workers: int(2 * slots)},
+						{name: "big", share: share[1], hold: hold[1] * second, workers: int(200 * slots)},
+					}}
+					if jain, utilization := s.run(1000 * second); jain < 0.95 || utilization < 0.99 {
+						t.Errorf("%d slots, shares %v, holds of %v s, random %v: Jain's index %.4f, utilization %.4f, "+
+							"want 0.95 and 0.99 at least", slots, share, hold, random, jain, utilization)
+					}
 				}
 			}
 		}
 	}
-	slots, holds := []int64{1, 2, 4, 10}, [][2]int64{{1, 1}, {10, 1}, {1, 10}}
-	long := os.Getenv("HEADGATE_TEST_LONG") != ""
-	t.Run("model", func(t *testing.T) {
-		each(slots, [][2]int64{{1, 1}, {1, 3}, {3, 1}}, holds, func(s *simulation) {
-			for _, s.random = range []bool{false, true} {
-				for _, c := range s.tenants {
-					c.served, c.held = 0, 0
-				}
-				s.onModel()
-				check(t, s, 1000*second)
-			}
-		})
-	})
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		if !srv.Real {
-			return // miniredis delivers messages later
-		}
-		some, lasts := []int64{1, 4}, int64(100*second) // the script does what the model does
-		if long {
-			some, lasts = slots, 3000*second
-		}
-		each(some, [][2]int64{{1, 1}, {1, 3}, {3, 1}}, holds, func(s *simulation) {
-			s.onScript(t, srv)
-			check(t, s, lasts)
-		})
-	})
 }
 
 // ask is a request with one slot at each node, outermost first, and the share and floor of the
@@ -162,11 +126,10 @@ func TestDebtOutlivesWaiters(t *testing.T) {
 		{name: "long", hold: 10 * second, workers: 1},
 		{name: "short", hold: second, workers: 100},
 	}}
-	m := s.onModel()
 	jain, utilization := s.run(3000 * second)
 	t.Logf("Jain's index %.4f, utilization %.4f", jain, utilization)
-	if jain < 0.95 || utilization < 0.99 || len(m.account) > 2 {
-		t.Errorf("want an index of 0.95 and a utilization of 0.99 at least; accounts %v", m.account)
+	if jain < 0.95 || utilization < 0.99 || len(s.scope.account) > 2 {
+		t.Errorf("want an index of 0.95 and a utilization of 0.99 at least; accounts %v", s.scope.account)
 	}
 }
 

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"testing"
-
-	"github.com/headgate/headgate/internal/redistest"
 )
 
 const second = 1_000_000
@@ -35,9 +32,7 @@ type simulation struct {
 	tenants []*tenant
 	random  bool // holds are exponential; otherwise all are equal to the mean
 
-	acquire func(now int64, q Request) Status
-	renew   func(now int64, id string)
-	release func(now int64, id string)
+	scope   Scope
 	granted []string // ids in the messages of the last operation
 }
 
@@ -45,40 +40,6 @@ func (s *simulation) tell(_, text string) {
 	if m, ok := ParseMessage(text); ok && m.Token > 0 {
 		s.granted = append(s.granted, m.ID)
 	}
-}
-
-func (s *simulation) onModel() *Scope {
-	m := &Scope{Tell: s.tell}
-	s.acquire = func(now int64, q Request) Status { return m.Acquire(now, q).Status }
-	s.renew = func(now int64, id string) { m.Renew(now, 1e12, []string{id}) }
-	s.release = func(now int64, id string) { m.Release(now, []string{id}) }
-	return m
-}
-
-func (s *simulation) onScript(t *testing.T, srv *redistest.Server) {
-	x := newScript(srv, t)
-	if err := x.client.Del(t.Context(), x.keys...).Err(); err != nil {
-		t.Fatal(err)
-	}
-	channel := srv.Prefix + "c"
-	sub := x.client.Subscribe(t.Context(), channel)
-	t.Cleanup(func() { _ = sub.Close() })
-	if _, err := sub.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	run := func(now int64, args ...any) []any {
-		reply := x.run(t, now, args...)
-		for _, m := range received(t, sub) {
-			s.tell(strings.Split(m, " ")[0], m[len(channel)+1:])
-		}
-		return reply
-	}
-	s.acquire = func(now int64, q Request) Status {
-		q.Channel = channel
-		return Status(run(now, acquireArgs(q)...)[0].(int64))
-	}
-	s.renew = func(now int64, id string) { x.run(t, now, "renew", int64(1e12), id) }
-	s.release = func(now int64, id string) { run(now, "release", id) }
 }
 
 type event struct {
@@ -107,6 +68,7 @@ func (e events) Less(i, j int) bool {
 // leaves out the first tenth.
 func (s *simulation) run(lasts int64) (jain, utilization float64) {
 	const start = int64(1_763_700_000_000_000)
+	s.scope.Tell = s.tell
 	rng := rand.New(rand.NewPCG(1, 2))
 	var queue events
 	n := 0
@@ -147,23 +109,23 @@ func (s *simulation) run(lasts int64) (jain, utilization float64) {
 		c, id := tenants[e.worker], fmt.Sprint(e.worker, "-", runs[e.worker])
 		if e.ends {
 			c.change(e.at, -1)
-			s.release(e.at, id)
+			s.scope.Release(e.at, []string{id})
 			runs[e.worker]++
 			push(e.at+1, e.worker, false)
 		} else {
 			own := Level{Node: "{a}:" + c.name, Limit: s.slots, Weight: 1, Share: c.share, Floor: c.floor}
-			status := s.acquire(e.at, Request{
+			grant := s.scope.Acquire(e.at, Request{
 				ID: id, Channel: "c", Lease: 1e12, Patience: 1e12, Waiters: 1e9, Metadata: "-", Background: c.background,
 				Levels: []Level{{Node: "{a}", Limit: s.slots, Weight: 1}, own},
 			})
-			if status == Held {
+			if grant.Status == Held {
 				begin(e.at, e.worker)
 			}
 		}
 		granted := s.granted
 		s.granted = nil
 		for _, id := range granted {
-			s.renew(e.at, id)
+			s.scope.Renew(e.at, 1e12, []string{id})
 			begin(e.at, id[:strings.LastIndexByte(id, '-')])
 		}
 	}

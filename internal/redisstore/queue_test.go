@@ -18,25 +18,6 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// Callers leave a silent server within their time.
-func TestCallersLeaveASilentServer(t *testing.T) {
-	t.Parallel()
-	s := newTestStore(t, func(ctx context.Context, _ redis.Cmder) error {
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	var callers sync.WaitGroup
-	for range 5 { // the first two are sent, the others wait
-		callers.Go(func() {
-			err := s.Decide(t.Context(), requests(t, "a"))
-			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, trips.ErrUnanswered) && !errors.Is(err, trips.ErrOpen) {
-				t.Error(err)
-			}
-		})
-	}
-	callers.Wait()
-}
-
 // A burst that a slow link cannot carry in time is overload: the server answers in between.
 func TestBurstOverASlowLinkIsOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -100,19 +100,6 @@ func TestReplyToShortForm(t *testing.T) {
 	}
 }
 
-// A reply of a wrong length is an error, and the decoder never reads beyond its end.
-func TestMalformedRepliesAreErrors(t *testing.T) {
-	for n, reply := range [][]int64{{}, {0}, {0, 1}, {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}} {
-		s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
-			setReply(cmd, reply)
-			return nil
-		})
-		if err := s.Decide(t.Context(), requests(t, "k")); errors.Is(err, trips.ErrReply) == (n == 4) {
-			t.Errorf("%v: %v", reply, err)
-		}
-	}
-}
-
 // Callers that share a script have an error each if its reply lacks a number.
 func TestShortReplyIsAnErrorOfEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

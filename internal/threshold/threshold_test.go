@@ -81,27 +81,6 @@ func (p *process) check(t *testing.T, want ...int) {
 	p.told = nil
 }
 
-// see shows the process a state of a minute of which so much of the limit is used, and wants it to
-// tell those thresholds.
-func (p *process) see(t *testing.T, used, limit int64, want ...int) {
-	t.Helper()
-	p.spot(used, limit, algorithm.Span{Start: 60_000_000, Width: 60_000_000, Left: 60_000_000})
-	p.check(t, want...)
-}
-
-func TestOneProcessTellsAThreshold(t *testing.T) {
-	clock := func() int64 { return 61_000_000 }
-	store := memstore.New(1000, clock)
-	a, b := newProcess(store, clock), newProcess(store, clock)
-	a.see(t, 79, 100)
-	a.see(t, 80, 100, 80)
-	b.see(t, 95, 100, 90)
-	a.see(t, 100, 100, 100)
-	b.see(t, 101, 100)
-	b.see(t, 100, 120, 80) // a raised limit has its own
-	a.see(t, 101, 120)
-}
-
 // A threshold that is crossed while the store fails is told once, however long that lasts and
 // though no later decision finds it.
 func TestThresholdsOutliveFaults(t *testing.T) {
@@ -168,38 +147,5 @@ func TestLateClaimFindsItsPeriod(t *testing.T) {
 				a.check(t)
 			})
 		})
-	}
-}
-
-// What the store does not take ends with the tasks.
-func TestStoppedTasksEndClaims(t *testing.T) {
-	for name, f := range map[string]fault{"claims": refused, "marks": noMarks} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				clock := func() int64 { return time.Now().UnixMicro() }
-				p := newProcess(memstore.New(1000, clock), clock)
-				p.fault.Store(int32(f))
-				p.spot(80, 100, algorithm.Span{})
-				time.Sleep(time.Minute)
-				p.tasks.Stop()
-				if err := p.tasks.Wait(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-		})
-	}
-}
-
-func TestReachedIsExact(t *testing.T) {
-	for _, tt := range []struct {
-		used, limit int64
-		want        uint8
-	}{
-		{0, 0, 0b11}, {0, 10, 0}, {7, 9, 0}, {8, 10, 0b01}, {9, 10, 0b01}, {10, 10, 0b11}, {11, 10, 0b11},
-		{799_999_999_999_999, 1_000_000_000_000_000, 0}, {800_000_000_000_000, 1_000_000_000_000_000, 0b01},
-	} {
-		if got := threshold.Reached([]int{80, 100}, tt.used, tt.limit); got != tt.want {
-			t.Errorf("%d of %d reaches %b, want %b", tt.used, tt.limit, got, tt.want)
-		}
 	}
 }

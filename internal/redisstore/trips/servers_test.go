@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,7 +19,6 @@ import (
 	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/redisstore/trips"
-	"github.com/headgate/headgate/internal/request"
 )
 
 // post sends letters with these texts while two round trips are in flight, lets the server go on,
@@ -221,34 +219,6 @@ func TestWaitingCallsShareARoundTrip(t *testing.T) {
 	})
 }
 
-// A script that fails for one of its calls is split: only that call fails.
-func TestFailureOfOneCallSplitsItsScript(t *testing.T) {
-	for _, failure := range []string{
-		"WRONGTYPE Operation against a key holding the wrong kind of value",
-		"TRYAGAIN Multiple keys request during rehashing of slot",
-		"ERR user_script:1: attempt to compare nil with number",
-	} {
-		t.Run(failure, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				serve := func(cmd redis.Cmder) {
-					if slices.Contains(texts(cmd), "a-bad") {
-						cmd.SetErr(reply(failure))
-					} else {
-						answer(cmd)
-					}
-				}
-				_, errs := post(t, serve, "a1", "a-bad", "a2")
-				for text, err := range errs {
-					failed := err != nil && strings.Contains(err.Error(), failure)
-					if failed != (text == "a-bad") {
-						t.Errorf("%s: %v", text, err)
-					}
-				}
-			})
-		})
-	}
-}
-
 // A script that the server does not know is sent once more, whole, and nothing else is.
 func TestUnknownScriptIsSentWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -262,43 +232,6 @@ func TestUnknownScriptIsSentWhole(t *testing.T) {
 		sent, errs := post(t, serve, "a1", "b1")
 		if want := "[[[a1] [b1]] [[b1]]]"; fmt.Sprint(sent) != want || errs["b1"] != nil {
 			t.Errorf("sent %v, want %s; error %v", sent, want, errs["b1"])
-		}
-	})
-}
-
-// A call that waits is never sent after its caller has left, and its error says so.
-func TestCallerLeavesTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var sent []string
-		held := make(chan struct{})
-		s := newServers(t, func(_ context.Context, cmds []redis.Cmder) error {
-			<-held
-			mu.Lock()
-			defer mu.Unlock()
-			for _, cmd := range cmds {
-				sent = append(sent, texts(cmd)...)
-				answer(cmd)
-			}
-			return nil
-		}, false)
-		ctx, leave := context.WithCancel(t.Context())
-		errs := make(chan error, 3)
-		for _, text := range []string{"first", "second", "waiter"} {
-			go func() { errs <- s.Do(ctx, &newLetter("a", text).Call) }()
-			synctest.Wait()
-		}
-		leave()
-		unsent := 0
-		for range 3 {
-			if errors.As(<-errs, new(request.Unsent)) {
-				unsent++
-			}
-		}
-		close(held)
-		synctest.Wait()
-		if slices.Sort(sent); unsent != 1 || !slices.Equal(sent, []string{"first", "second"}) {
-			t.Errorf("%d calls were never sent, and %v were", unsent, sent)
 		}
 	})
 }
