@@ -2,7 +2,6 @@ package core_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -239,13 +238,7 @@ func (b *batchLockstep) manyCallers(n int) (merged int) {
 func TestScriptAgreesWithModelOnBatches(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		seed := rand.Uint64()
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Logf("seed %d", seed)
-			}
-		})
-		b := &batchLockstep{lockstep: newLockstep(t, s, seed)}
+		b := &batchLockstep{lockstep: newLockstep(t, s)}
 		merged := 0
 		for n := range operations(s) / 2 {
 			if n%10 == 0 {

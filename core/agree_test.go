@@ -163,9 +163,9 @@ type lockstep struct {
 	alternate     bool // the limits alternate
 }
 
-func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
+func newLockstep(t *testing.T, s *redistest.Server) *lockstep {
 	l := &lockstep{
-		T: t, rng: rand.New(rand.NewPCG(seed, 0)), clock: newClock(), client: s.Client(t), prefix: s.Prefix,
+		T: t, rng: redistest.Rand(t), clock: newClock(), client: s.Client(t), prefix: s.Prefix,
 	}
 	redistest.ReplayUnderLua54(t, l.client)
 	l.redis = redisGate(t, l.client, core.Config{Prefix: l.prefix, DisableDenialCache: true})
@@ -568,13 +568,7 @@ func TestScriptAgreesWithModel(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-				seed := rand.Uint64()
-				t.Cleanup(func() {
-					if t.Failed() {
-						t.Logf("seed %d", seed)
-					}
-				})
-				l := newLockstep(t, s, seed)
+				l := newLockstep(t, s)
 				var given [2]*atomic.Int64
 				if split {
 					for i, g := range []*core.Gate{l.redis, l.memory} {
@@ -601,7 +595,7 @@ func TestScriptAgreesWithModel(t *testing.T) {
 func TestAdmissionsUnderLua54(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		l := newLockstep(t, s, rand.Uint64())
+		l := newLockstep(t, s)
 		slots := newSemaphore(t, l.redis, semaphore.Config{Name: "slots", TTL: time.Hour})
 		var last *semaphore.Lease
 		for n := range operations(s) / 3 {
@@ -712,8 +706,7 @@ func TestLargestNumbersAreExact(t *testing.T) {
 		{Name: "finest-slow", Algorithm: core.TokenBucket{Rate: 1<<42 - 1, Per: 36524 * 24 * time.Hour, Burst: 1<<42 - 1}},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		seed := rand.Uint64()
-		l := newLockstep(t, s, seed)
+		l := newLockstep(t, s)
 		l.redis.SplitByOutermost()
 		l.memory.SplitByOutermost()
 		l.clock.Set(time.UnixMicro(now - century/50))
@@ -747,7 +740,7 @@ func TestLargestNumbersAreExact(t *testing.T) {
 				seen[i] = fmt.Sprint(show(d), err)
 			}
 			if seen[0] != seen[1] {
-				t.Fatalf("seed %d, operation %d:\nredis:  %s\nmemory: %s", seed, n, seen[0], seen[1])
+				t.Fatalf("operation %d:\nredis:  %s\nmemory: %s", n, seen[0], seen[1])
 			}
 			l.compareStates()
 			if l.rng.IntN(3) == 0 {

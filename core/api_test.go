@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // A charge's Limit replaces that of its policy.
@@ -74,23 +75,14 @@ func TestResultsAreInOrderOfCharges(t *testing.T) {
 }
 
 func TestEnumerationsHaveNames(t *testing.T) {
-	for _, values := range [][]fmt.Stringer{
-		{core.FailLocal, core.FailOpen, core.FailClosed, core.FailureMode(9)},
-		{core.TopologyAuto, core.TopologyOneServer, core.TopologyCluster, core.Topology(9)},
-		{core.PeriodMinute, core.PeriodHour, core.PeriodDay, core.PeriodWeek, core.PeriodMonth, core.PeriodYear, core.Period(9)},
-		{core.UnitRequests, core.UnitTokens, core.UnitInputTokens, core.UnitOutputTokens, core.UnitMicroDollars, core.UnitContentBytes, core.Unit(9)},
-		{core.SourceNone, core.SourceRedis, core.SourceMemory, core.SourceOpen, core.SourceLocal, core.SourceClosed, core.SourceCache},
-		{core.OpDecide, core.OpScriptMissing, core.Op(99)},
-	} {
-		seen := make(map[string]bool)
-		for _, v := range values {
-			if s := v.String(); s == "" || seen[s] {
-				t.Errorf("%T %d has the name %q", v, v, s)
-			} else {
-				seen[s] = true
-			}
-		}
-	}
+	gatetest.Names(t, core.FailLocal, core.FailOpen, core.FailClosed, core.FailureMode(9))
+	gatetest.Names(t, core.TopologyAuto, core.TopologyOneServer, core.TopologyCluster, core.Topology(9))
+	gatetest.Names(t, core.PeriodMinute, core.PeriodHour, core.PeriodDay, core.PeriodWeek, core.PeriodMonth, core.PeriodYear, core.Period(9))
+	gatetest.Names(t, core.UnitRequests, core.UnitTokens, core.UnitInputTokens, core.UnitOutputTokens, core.UnitMicroDollars,
+		core.UnitContentBytes, core.Unit(9))
+	gatetest.Names(t, core.SourceNone, core.SourceRedis, core.SourceMemory, core.SourceOpen, core.SourceLocal, core.SourceClosed,
+		core.SourceCache)
+	gatetest.Names(t, core.OpDecide, core.OpScriptMissing, core.Op(99))
 }
 
 func TestMustPanicsWithConstructorsError(t *testing.T) {

@@ -23,19 +23,29 @@ const (
 )
 
 var (
-	eventually = gatetest.Eventually
-	long       = gatetest.Long
-	newKey     = gatetest.Key
-	newPolicy  = gatetest.Policy
-	limited    = gatetest.Limited
-	frozen     = gatetest.Frozen
-	redisGate  = gatetest.Redis
-	decide     = gatetest.Decide
-	peek       = gatetest.Peek
-	onScripts  = gatetest.OnScripts
-	fail       = gatetest.Fail
-	noError    = gatetest.NoError
-	worked     = gatetest.Worked
+	eventually   = gatetest.Eventually
+	long         = gatetest.Long
+	newKey       = gatetest.Key
+	newPolicy    = gatetest.Policy
+	limited      = gatetest.Limited
+	frozen       = gatetest.Frozen
+	redisGate    = gatetest.Redis
+	decide       = gatetest.Decide
+	peek         = gatetest.Peek
+	onScripts    = gatetest.OnScripts
+	fail         = gatetest.Fail
+	noError      = gatetest.NoError
+	worked       = gatetest.Worked
+	newSemaphore = gatetest.Semaphore
+	acquire      = gatetest.Acquire
+	enqueue      = gatetest.Enqueue
+	release      = gatetest.Release
+	heldFor      = gatetest.HeldFor
+	used         = gatetest.Used
+	wantUsed     = gatetest.WantUsed
+	settle       = gatetest.Settle
+	isOp         = gatetest.IsOp
+	do           = gatetest.Do
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -190,6 +200,3 @@ var limitsOfTen = []namedLimit{
 	{"log of two windows", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}, {Limit: 11, Width: 24 * time.Hour}}}},
 	{"calendar", core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC}},
 }
-
-// isOp reports whether an event is of an operation.
-func isOp(e core.Event, op core.Op) bool { return e.EventName() == op.String() }

@@ -21,12 +21,6 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// heldFor returns a policy of 10 units that never come back by themselves, held for a minute.
-func heldFor(t testing.TB, hold time.Duration) *core.Policy {
-	t.Helper()
-	return newPolicy(t, core.PolicyConfig{Name: "budget", Algorithm: frozen(10), Hold: hold})
-}
-
 func charge(t testing.TB, g *core.Gate, charges ...core.Charge) *core.Reservation {
 	t.Helper()
 	r, d, err := g.Charge(t.Context(), charges...)

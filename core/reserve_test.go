@@ -25,30 +25,10 @@ func reserve(t testing.TB, g *core.Gate, wait time.Duration, charges ...core.Cha
 	return r, d
 }
 
-func settle(t testing.TB, r *core.Reservation, actual ...int64) {
-	t.Helper()
-	if err := r.Settle(t.Context(), actual...); err != nil {
-		t.Fatalf("Settle: %v", err)
-	}
-}
-
 func cancel(t testing.TB, r *core.Reservation) {
 	t.Helper()
 	if err := r.Cancel(t.Context()); err != nil {
 		t.Fatalf("Cancel: %v", err)
-	}
-}
-
-func used(t testing.TB, g *core.Gate, p *core.Policy, key core.Key) int64 {
-	t.Helper()
-	d := peek(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost})
-	return d.At(0).Used
-}
-
-func wantUsed(t testing.TB, g *core.Gate, p *core.Policy, key core.Key, want int64) {
-	t.Helper()
-	if n := used(t, g, p, key); n != want {
-		t.Errorf("%d units of %s are in use, want %d", n, p.Name(), want)
 	}
 }
 

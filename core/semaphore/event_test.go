@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -169,20 +170,7 @@ func TestEventsOfSlots(t *testing.T) {
 }
 
 func TestEnumerationsHaveNames(t *testing.T) {
-	for _, values := range [][]fmt.Stringer{
-		{semaphore.LossCancel, semaphore.LossAdopt, semaphore.LossPolicy(9)},
-		{
-			semaphore.LeaseReleased, semaphore.LeaseLost, semaphore.LeaseAdopted,
-			semaphore.LeaseEvicted, semaphore.LeaseChange(9),
-		},
-	} {
-		seen := make(map[string]bool)
-		for _, v := range values {
-			if s := v.String(); s == "" || seen[s] {
-				t.Errorf("%T %d has the name %q", v, v, s)
-			} else {
-				seen[s] = true
-			}
-		}
-	}
+	gatetest.Names(t, semaphore.LossCancel, semaphore.LossAdopt, semaphore.LossPolicy(9))
+	gatetest.Names(t, semaphore.LeaseReleased, semaphore.LeaseLost, semaphore.LeaseAdopted, semaphore.LeaseEvicted,
+		semaphore.LeaseChange(9))
 }

@@ -48,12 +48,6 @@ func TestSlotOfKilledHolderIsFreed(t *testing.T) {
 	release(t, l)
 }
 
-// enqueue acquires a slot in the background. It returns once the caller is queued.
-func enqueue(t *testing.T, s *semaphore.Semaphore, levels ...semaphore.Cap) <-chan *semaphore.Lease {
-	t.Helper()
-	return queue(t, context.Background(), s, levels...)
-}
-
 // A fault while a caller waits costs a wake-up or a lease, and blocks nobody.
 func TestFaultsWhileWaiting(t *testing.T) {
 	t.Parallel()
@@ -83,11 +77,6 @@ func TestFaultsWhileWaiting(t *testing.T) {
 			worked(t, g.Close(t.Context()))
 		})
 	}
-}
-
-func do(t testing.TB, client *redis.Client, args ...any) {
-	t.Helper()
-	noError(t, client.Do(t.Context(), args...).Err())
 }
 
 func TestMutexExcludesOthers(t *testing.T) {

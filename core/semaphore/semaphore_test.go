@@ -16,15 +16,6 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-func newSemaphore(t testing.TB, g *core.Gate, cfg semaphore.Config) *semaphore.Semaphore {
-	t.Helper()
-	if cfg.Name == "" {
-		cfg.Name = "sem"
-	}
-	s := gatetest.Must(semaphore.New(g, cfg))(t)
-	return s
-}
-
 // eachLeaseGate runs f on a Gate in memory and on one on every Redis, each on its own clock, and
 // closes them.
 func eachLeaseGate(t *testing.T, f func(t *testing.T, g *core.Gate)) {
@@ -50,19 +41,6 @@ func eachLeaseGateWith(t *testing.T, cfg core.Config, f func(t *testing.T, g *co
 			t.Errorf("keys remain: %v", left)
 		}
 	})
-}
-
-func acquire(t *testing.T, s *semaphore.Semaphore, levels ...semaphore.Cap) *semaphore.Lease {
-	t.Helper()
-	l := gatetest.Must(s.Acquire(t.Context(), semaphore.Request{Caps: levels, MaxWait: semaphore.Forever}))(t)
-	return l
-}
-
-func release(t *testing.T, leases ...*semaphore.Lease) {
-	t.Helper()
-	for _, l := range leases {
-		worked(t, l.Release(t.Context()))
-	}
 }
 
 // wantFull checks that a slot is asked for in vain.

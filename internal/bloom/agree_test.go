@@ -2,7 +2,6 @@ package bloom_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -38,13 +37,7 @@ func (x *script) run(now int64, operation string, s bloom.Shape, parts []int64, 
 
 func TestScriptAgreesWithFilter(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		seed := rand.Uint64()
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Logf("seed %d", seed)
-			}
-		})
-		rng := rand.New(rand.NewPCG(seed, 0))
+		rng := redistest.Rand(t)
 		x := &script{
 			redis.NewScript(redistest.Script("filter")), t, srv.Client(t), srv.Prefix + ":{f}:bf2",
 		}

@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -349,13 +348,7 @@ func TestScriptAgreesWithScope(t *testing.T) {
 		case !srv.Real: // gopher-lua is slow under the race detector
 			steps = 1500
 		}
-		seed := rand.Uint64()
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Logf("seed %d", seed)
-			}
-		})
-		rng := rand.New(rand.NewPCG(seed, 0))
+		rng := redistest.Rand(t)
 		x, now := newScript(srv, t), int64(1_763_700_000_123_456)
 		redistest.ReplayUnderLua54(t, x.client)
 		var published []string
