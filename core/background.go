@@ -12,7 +12,7 @@ type backgroundKey struct{}
 
 // WithBackground returns a context of background work: of what can wait, such as a bulk job. What waits
 // with it lets foreground work go first: in Limiter.Wait, in Gate.Reserve, in the queue of a semaphore,
-// and where a Guard delays a request. All other contexts are foreground.
+// where a Guard delays a request, and in package outbound. All other contexts are foreground.
 //
 // Background work reserves nothing until half of its patience is over, which is its time until the
 // deadline or the longest wait that it names. Until then it asks again when there is room, one caller

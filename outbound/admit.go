@@ -53,7 +53,7 @@ func (x *exchange) try() (*pass, *BusyError, error) {
 		if denied, err = x.noSlot(err); err != nil || x.left() == 0 {
 			return nil, denied, err
 		}
-	} else if denied.rank > byRule || denied.After > x.left() {
+	} else if denied.rank > byRule || denied.After > x.left() || x.yielding() {
 		return nil, denied, nil
 	}
 	return x.slotFirst()
@@ -77,7 +77,7 @@ func (x *exchange) settle() error {
 func (x *exchange) slotFirst() (p *pass, denied *BusyError, err error) {
 	x.leave()
 	s := x.t.cfg.Slot.Semaphore
-	x.lease, err = s.Acquire(x.req.Context(), semaphore.Request{
+	x.lease, err = s.Acquire(x.context(), semaphore.Request{
 		Caps: x.caps, MaxWait: x.left(), OnQueue: func(int) { x.begin(s.Name(), 0) },
 	})
 	if err != nil {
@@ -120,6 +120,9 @@ const outageRetry = time.Second
 // reserve spends the charges, and waits until they may act.
 func (x *exchange) reserve() (*pass, *BusyError, error) {
 	left, asked := x.left(), time.Now()
+	if x.yielding() {
+		left = 0
+	}
 	paid, d, err := x.spend(left)
 	x.t.note(&d)
 	switch {
@@ -154,7 +157,7 @@ func (x *exchange) spend(left time.Duration) (*core.Reservation, core.Decision, 
 	if left == 0 && !x.t.spaced { // a Gate remembers what it denies to a Charge
 		return x.t.cfg.Gate.Charge(x.req.Context(), x.charges...)
 	}
-	return x.t.cfg.Gate.Reserve(x.req.Context(), left, x.charges...)
+	return x.t.cfg.Gate.Reserve(x.context(), left, x.charges...)
 }
 
 // delayedBy returns the policy with the longest delay, or nil.

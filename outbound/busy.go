@@ -107,7 +107,7 @@ func (x *exchange) add(e *BusyError, i int, r core.Result, later time.Duration) 
 	}
 	n := BusyError{
 		Rule: r.Policy.Name(), Cause: e.Cause,
-		rank: byRule, on: lineKey{r.Policy, x.charges[i].Key}, rest: afterOf(r, later),
+		rank: byRule, on: lineKey{r.Policy, x.charges[i].Key, x.yielding()}, rest: afterOf(r, later),
 	}
 	if i >= len(x.ruled) {
 		n.rank = byCooldown

@@ -48,7 +48,8 @@ type Config struct {
 	Skip func(*http.Request) bool
 	// MaxWait bounds how long a request waits, all its retries together. The deadline of its context
 	// bounds that too. A request that would wait longer fails immediately with a BusyError. Zero waits
-	// for nothing. It is at most 10 years.
+	// for nothing. It is at most 10 years. For half of the time, a request with a context of
+	// core.WithBackground lets all others go first.
 	MaxWait time.Duration
 	// Backoff is how long a refusal cools that tells no wait.
 	Backoff Backoff

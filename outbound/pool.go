@@ -107,6 +107,7 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	if at, ok := req.Context().Deadline(); ok && at.Before(s.until) {
 		s.until, s.cause = at, context.DeadlineExceeded
 	}
+	s.yields = yieldsUntil(req, s.until)
 	return s.run()
 }
 

@@ -43,8 +43,10 @@ type search struct {
 	order []*candidate
 	until time.Time
 	cause error // why until is no later, or nil
-	sent  int
-	res   *http.Response // the last refusal
+	// yields is until when background work reserves nothing, or zero
+	yields time.Time
+	sent   int
+	res    *http.Response // the last refusal
 }
 
 // candidate is an upstream in a search.
@@ -186,7 +188,7 @@ func (s *search) ask(c *candidate, wait time.Duration) (res *http.Response, over
 		res, err = c.Transport.cfg.Base.RoundTrip(req)
 		return res, true, err
 	}
-	x, res, err := c.Transport.send(req, wait, 0)
+	x, res, err := c.Transport.send(req, wait, s.yields, 0)
 	if err != nil {
 		if !s.goesOn(c, x, err) {
 			return nil, true, err

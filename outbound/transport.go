@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/internal/line"
 )
 
 // Transport is an http.RoundTripper that sends a request when the limits of all replicas have room
@@ -19,7 +20,7 @@ import (
 type Transport struct {
 	cfg     Config
 	hub     *hub.Hub
-	lines   lines
+	lines   line.Lines[lineKey]
 	spaced  bool // a rule lets requests go no closer to each other than its rate allows
 	settles bool // a rule may have to be settled when a response has ended
 
@@ -46,7 +47,7 @@ func New(cfg Config) (*Transport, error) {
 		return nil, wrapped(err)
 	}
 	t := &Transport{
-		cfg: cfg, hub: hub.Of(cfg.Gate), lines: lines{all: make(map[lineKey]*line)}, cooldown: cooldown,
+		cfg: cfg, hub: hub.Of(cfg.Gate), cooldown: cooldown,
 	}
 	for i := range cfg.Rules {
 		_, leaks := cfg.Rules[i].Policy.Algorithm().(core.LeakyBucket)
@@ -73,7 +74,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if t.cfg.Skip != nil && t.cfg.Skip(req) {
 		return t.cfg.Base.RoundTrip(req)
 	}
-	x, res, err := t.send(req, t.cfg.MaxWait, t.cfg.Retry.Max)
+	x, res, err := t.send(req, t.cfg.MaxWait, time.Time{}, t.cfg.Retry.Max)
 	if errors.Is(err, ErrBusy) {
 		closeBody(x.req)
 	}
@@ -87,11 +88,11 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// send waits for room for at most that long, sends the request, and sends it again as often as that if
-// it is refused. It leaves the body of a request that fails with a BusyError open and unread, so that
+// send waits for room for at most that long, of which it yields to others for a part, as mayWait says,
+// sends the request, and sends it again as often as that if it is refused. It leaves the body of a request that fails with a BusyError open and unread, so that
 // another Transport can send it. The exchange is not nil.
 func (t *Transport) send(
-	req *http.Request, maxWait time.Duration, retries int,
+	req *http.Request, maxWait time.Duration, yields time.Time, retries int,
 ) (x *exchange, res *http.Response, err error) {
 	x, err = t.open(req)
 	defer func() { x.tell(res, err) }()
@@ -99,7 +100,7 @@ func (t *Transport) send(
 		closeBody(x.req)
 		return x, nil, err
 	}
-	x.mayWait(maxWait)
+	x.mayWait(maxWait, yields)
 	for {
 		p, err := x.admit()
 		if res != nil && err != nil { // the refusal of the last try

@@ -4,24 +4,30 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/line"
 )
 
 // waiting is the time that a request has for finding room, and what it holds meanwhile.
 type waiting struct {
 	until time.Time // or zero if it waits for nothing
 	cause error     // why until is no later, or nil
+	// yields is until when a request of background work reserves nothing for later. It is zero for others.
+	yields time.Time
 
 	lease  *semaphore.Lease
-	line   *line         // whose head it is, or nil
-	since  time.Time     // when it began to wait, or zero
-	waited time.Duration // before
+	place  *line.Place[lineKey] // the head of a line, or nil
+	since  time.Time            // when it began to wait, or zero
+	waited time.Duration        // before
 }
 
-// mayWait lets the request wait for at most that long, which its deadline may shorten.
-func (x *exchange) mayWait(longest time.Duration) {
+// mayWait lets the request wait for at most that long, which its deadline may shorten. If it is a part of
+// a longer wait, it yields as long as that does.
+func (x *exchange) mayWait(longest time.Duration, yields time.Time) {
 	if longest == 0 {
 		return
 	}
@@ -29,6 +35,37 @@ func (x *exchange) mayWait(longest time.Duration) {
 	if at, ok := x.req.Context().Deadline(); ok && at.Before(x.until) {
 		x.until, x.cause = at, context.DeadlineExceeded
 	}
+	if x.yields = yields; yields.IsZero() {
+		x.yields = yieldsUntil(x.req, x.until)
+	}
+}
+
+// yieldsUntil returns when half of the time to the end of a wait is over, or zero unless the request is
+// background work.
+func yieldsUntil(req *http.Request, end time.Time) time.Time {
+	if !core.IsBackground(req.Context()) {
+		return time.Time{}
+	}
+	return time.Now().Add(time.Until(end) / 2)
+}
+
+// yielding reports whether the request lets others go first.
+func (x *exchange) yielding() bool { return !x.yields.IsZero() && time.Now().Before(x.yields) }
+
+// stirs returns when the request is to ask again at the latest.
+func (x *exchange) stirs() time.Duration {
+	if x.yielding() {
+		return min(time.Until(x.yields), x.left())
+	}
+	return x.left()
+}
+
+// context returns that of the request, in the foreground once it does not yield any more.
+func (x *exchange) context() context.Context {
+	if x.yields.IsZero() || x.yielding() {
+		return x.req.Context()
+	}
+	return core.WithForeground(x.req.Context())
 }
 
 // left returns how much time is left.
@@ -70,23 +107,34 @@ func (x *exchange) release() {
 
 // leave leaves the line, and lets the next one be its head.
 func (x *exchange) leave() {
-	if x.line != nil {
-		<-x.line.head
-		x.t.lines.leave(x.line)
-		x.line = nil
-	}
+	x.place.Leave()
+	x.place = nil
+}
+
+// lineKey is what the requests of a line wait for: room in a window, which serves no one in order, or, in
+// the background, room of any kind.
+type lineKey struct {
+	policy     *core.Policy
+	key        core.Key
+	background bool
 }
 
 // behind waits behind the requests of this process that wait already, so that it overtakes none.
 func (x *exchange) behind() error {
-	if x.line != nil || x.left() == 0 {
+	if x.place != nil || x.left() == 0 {
 		return nil
 	}
-	key, ok := x.t.lines.of(x.charges[:len(x.ruled)])
-	if !ok {
+	place := x.t.lines.Behind(func(yield func(lineKey) bool) {
+		for _, c := range x.charges[:len(x.ruled)] {
+			if !yield(lineKey{c.Policy, c.Key, x.yielding()}) {
+				return
+			}
+		}
+	})
+	if place == nil {
 		return nil
 	}
-	_, err := x.standFor(key, 0)
+	_, err := x.stand(place, 0)
 	return err
 }
 
@@ -100,12 +148,25 @@ func (x *exchange) forRoom(e *BusyError) error {
 	case e.rank == byCooldown:
 		return x.forCooldown(e)
 	}
-	others, err := x.standFor(e.on, e.After)
-	if others || err != nil {
-		return err
+	if x.yielding() {
+		x.release()
 	}
-	return x.sleep(e.After)
+	if !x.place.In(e.on) {
+		x.leave()
+		others, err := x.stand(x.t.lines.Enter(e.on), e.After)
+		if others || err != nil {
+			return err
+		}
+	}
+	wait := e.After
+	if x.yielding() { // where nothing can be reserved, others ask at that time
+		wait = min(wait+min(wait/100, longestStart), x.stirs())
+	}
+	return x.sleep(wait)
 }
+
+// longestStart bounds for how much longer a request of background work waits than others.
+const longestStart = 10 * time.Millisecond
 
 // longestSpread is the time after the end of a cooldown in which the requests that have waited for
 // it go on. It leaves a tenth of the first second for the way to Redis.
@@ -121,26 +182,22 @@ func (x *exchange) forCooldown(e *BusyError) error {
 	return x.sleep(min(e.rest+rand.N(min(e.rest, longestSpread)), x.left()))
 }
 
-// standFor waits in the line of a key until the request is its head, or its time is over. It reports
-// whether others stood there.
-func (x *exchange) standFor(key lineKey, expected time.Duration) (others bool, err error) {
-	if x.line != nil && x.line.key == key {
-		return false, nil
-	}
-	x.leave()
-	in, others := x.t.lines.enter(key)
-	x.begin(key.policy.Name(), expected)
-	timer := time.NewTimer(x.left())
+// stand waits at a place until that is the head of its line, or it is time to ask again. It reports
+// whether others stood before it.
+func (x *exchange) stand(place *line.Place[lineKey], expected time.Duration) (others bool, err error) {
+	others = !place.IsHead()
+	x.begin(place.Key().policy.Name(), expected)
+	timer := time.NewTimer(x.stirs())
 	defer timer.Stop()
 	select {
-	case in.head <- struct{}{}:
-		x.line = in
+	case <-place.Head():
+		x.place = place
 		return others, nil
 	case <-timer.C: // the last question tells when there may be room
 	case <-x.req.Context().Done():
 		err = wrapped(x.req.Context().Err())
 	}
-	x.t.lines.leave(in)
+	place.Leave()
 	return true, err
 }
 

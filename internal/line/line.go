@@ -86,5 +86,8 @@ func (p *Place[K]) IsHead() bool {
 	}
 }
 
+// Key returns whose line the place is in.
+func (p *Place[K]) Key() K { return p.key }
+
 // In reports whether the place is in that line.
 func (p *Place[K]) In(key K) bool { return p != nil && p.key == key }
