@@ -34,7 +34,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	s, err := newService(client, cmp.Or(os.Getenv("PLANS"), "plans.yaml"), newDatabase())
+	s, err := newService(client, cmp.Or(os.Getenv("PLANS"), "plans.yaml"), newDatabase(), 0)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
@@ -26,16 +28,11 @@ func newAPI(t *testing.T, s *redistest.Server, file string) *api {
 	t.Helper()
 	a, db := &api{T: t}, newDatabase()
 	for range 2 {
-		var service *service
-		var err error
-		if s == nil {
-			service, err = newService(nil, file, db)
-		} else {
-			service, err = newService(s.Client(t), file, db)
+		var client redis.UniversalClient
+		if s != nil {
+			client = s.Client(t)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		service := gatetest.Must(newService(client, file, db, gatetest.LongTimeout))(t)
 		server := httptest.NewServer(service.handler())
 		t.Cleanup(func() {
 			server.Close()

@@ -120,7 +120,8 @@ func squeeze(text string) string { return strings.Join(strings.Fields(text), " "
 const focused = `(() => { const e = document.activeElement; if (!e || e === document.body) return '';
 	return (e.innerText || e.value || '') + ' #' + e.id })()`
 
-// press goes with Tab to an element whose text and id hold a text, and presses Enter there.
+// press goes with Tab to an element whose text and id hold a text, and presses Enter there. Where that leads
+// to another page, the test waits for what that shows before the next key.
 func (p tab) press(want string) {
 	p.t.Helper()
 	var seen []string

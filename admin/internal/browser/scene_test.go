@@ -86,6 +86,7 @@ func playOn(t *testing.T, client *redis.Client, timeout time.Duration) *scene {
 	mux.Handle("/ops/headgate/", http.StripPrefix("/ops/headgate", page))
 	site := httptest.NewServer(mux)
 	t.Cleanup(func() {
+		page.Close()
 		site.CloseClientConnections()
 		site.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
