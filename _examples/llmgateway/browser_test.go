@@ -13,6 +13,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -209,23 +210,6 @@ func TestClosedTabFreesItsSlots(t *testing.T) {
 	slotsOf(t, server).empty()
 }
 
-// Nothing is wider than the window, in the light and in the dark.
-func TestPageFits(t *testing.T) {
-	b := browser(t)
-	p := openTab(t, b, start(t))
-	p.start("globex/eve", "chat")
-	p.shows(last+".state", "done")
-	for _, width := range []int64{360, 768, 1440} {
-		p.do(chromedp.EmulateViewport(width, 900))
-		over, err := chromedp.Run(p.ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll('body *')]
-			.filter((e) => e.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)
-			.map((e) => e.tagName + '.' + e.className)`))
-		if err != nil || len(over) > 0 {
-			t.Errorf("%d pixels: %v stick out, %v", width, over, err)
-		}
-	}
-}
-
 func TestScreenshot(t *testing.T) {
 	if *screenshot == "" {
 		t.Skip("-screenshot is not set")
@@ -256,11 +240,6 @@ func TestScreenshot(t *testing.T) {
 	p.shows(last+".state", "queued, place 1")
 	p.start("globex/eve", "chat")
 	p.shows(last+".state", "refused")
-	image, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(*screenshot, image, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	image := gatetest.Must(chromedp.Run(p.ctx, chromedp.CaptureScreenshot()))(t)
+	gatetest.NoError(t, os.WriteFile(*screenshot, image, 0o644))
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/headgate/headgate/internal/eventtest"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/internal/series"
 	otelgate "github.com/headgate/headgate/observe/otel"
 )
 
@@ -75,27 +74,6 @@ func (s *sdk) metrics(t testing.TB) map[string]float64 {
 		}
 	}
 	return values
-}
-
-func TestEveryEventReachesASeries(t *testing.T) {
-	reached := make(map[string]bool)
-	for _, e := range eventtest.All(t) {
-		s := newSDK()
-		s.signals(t).Observe(t.Context(), e)
-		found := s.metrics(t)
-		if len(found) == 0 {
-			t.Errorf("%T %s reached no series", e, e.EventName())
-		}
-		for line := range found {
-			name, _, _ := strings.Cut(line, " ")
-			reached[name] = true
-		}
-	}
-	for _, s := range series.All() {
-		if !s.Read && !reached[s.Name] {
-			t.Errorf("no event reached %s", s.Name)
-		}
-	}
 }
 
 // The value of each series is that which the events say.

@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/lab/bench/internal/report"
@@ -72,5 +73,27 @@ func TestMiddlePanels(t *testing.T) {
 	}
 	if _, err := report.MiddlePanels([][]report.Panel{turn(1, 9), turn(3)}); err == nil {
 		t.Error("lines of two points and one have a middle")
+	}
+}
+
+func TestReadReturnsWhatWasWritten(t *testing.T) {
+	written := []report.Table{
+		{Title: "A, x the PING rate", Note: "In microseconds.", Columns: []string{"", "@1", "who"}},
+		{Title: "B", Columns: []string{"a"}},
+	}
+	written[0].Add("**TokenBucket**", "1,234", "")
+	written[0].Add("floor: INCR", "-", "-")
+	written[1].Add("`key`")
+	var page strings.Builder
+	page.WriteString("# Benchmarks\n\n- **Many keys.** | no table\n\n")
+	for i := range written {
+		if err := written[i].Write(&page); err != nil {
+			t.Fatal(err)
+		}
+		written[i].Note = ""
+	}
+	read, err := report.Read(strings.NewReader(page.String()))
+	if err != nil || !reflect.DeepEqual(read, written) {
+		t.Errorf("%+v, %v", read, err)
 	}
 }
