@@ -2,7 +2,6 @@ package adapters_test
 
 import (
 	"bufio"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
 	chimiddleware "github.com/go-chi/chi/v5/middleware"
@@ -36,50 +34,6 @@ import (
 
 // patience is the longest wait of a test.
 const patience = time.Minute
-
-// An event reaches the client while the handler runs, through the framework's own writer.
-func TestEventsAreFlushed(t *testing.T) {
-	for _, http2 := range []bool{false, true} {
-		each(t, func(t *testing.T, fw framework) {
-			f := newFixture(t)
-			read := make(chan struct{})
-			f.serve(fw.build, &app{root: f.guard(f.perRoute()), routes: []route{{"GET", "/events", func(w http.ResponseWriter, r *http.Request) {
-				if _, ok := w.(http.Flusher); !ok {
-					t.Errorf("%T is no Flusher", w)
-				}
-				w.Header().Set("Content-Type", "text/event-stream")
-				fmt.Fprint(w, "data: 1\n\n")
-				if err := http.NewResponseController(w).Flush(); err != nil {
-					t.Errorf("flush: %v", err)
-				}
-				select {
-				case <-read:
-				case <-r.Context().Done():
-				}
-				fmt.Fprint(w, "data: 2\n\n")
-			}}}}, http2)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			r := core.Must(http.NewRequestWithContext(ctx, "GET", f.server.URL+"/events", nil))
-			response := gatetest.Must(f.server.Client().Do(r))(t)
-			defer response.Body.Close()
-			if http2 != (response.ProtoMajor == 2) {
-				t.Errorf("served by %s", response.Proto)
-			}
-			if got := response.Header.Get("RateLimit"); got != `"address";r=99;t=1, "route";r=2;t=20` {
-				t.Errorf("RateLimit %q", got)
-			}
-			events := bufio.NewReader(response.Body)
-			if line, err := events.ReadString('\n'); line != "data: 1\n" {
-				t.Fatalf("first line %q, %v", line, err)
-			}
-			close(read)
-			if rest, err := io.ReadAll(events); string(rest) != "\ndata: 2\n\n" {
-				t.Errorf("rest %q, %v", rest, err)
-			}
-		})
-	}
-}
 
 // When the client leaves, a running decision ends and spends nothing, and the handler's context
 // ends.
@@ -290,49 +244,6 @@ func TestPanicPassesThrough(t *testing.T) {
 	})
 }
 
-func TestWebSocket(t *testing.T) {
-	each(t, func(t *testing.T, fw framework) {
-		f := newFixture(t)
-		f.serve(fw.build, &app{root: f.guard(f.perRoute()), routes: []route{{"GET", "/socket/{room}", func(w http.ResponseWriter, r *http.Request) {
-			conn, err := websocket.Accept(w, r, nil)
-			if err != nil {
-				t.Errorf("accept: %v", err)
-				return
-			}
-			defer conn.CloseNow()
-			if a := nethttp.AdmissionFromContext(r.Context()); a == nil || !a.Allowed() {
-				t.Error("no decision")
-			}
-			kind, message, err := conn.Read(r.Context())
-			if err != nil {
-				t.Errorf("read: %v", err)
-				return
-			}
-			_ = conn.Write(r.Context(), kind, []byte(strings.ToUpper(string(message))))
-			_ = conn.Close(websocket.StatusNormalClosure, "")
-		}}}}, false)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		for range 3 {
-			conn, response, err := websocket.Dial(ctx, f.server.URL+"/socket/1", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if response.StatusCode != 101 || response.Header.Get("RateLimit") == "" {
-				t.Errorf("status %d, headers %v", response.StatusCode, response.Header)
-			}
-			gatetest.Worked(t, conn.Write(ctx, websocket.MessageText, []byte("hello")))
-			if _, message, err := conn.Read(ctx); string(message) != "HELLO" {
-				t.Errorf("got %q, %v", message, err)
-			}
-			_ = conn.CloseNow()
-		}
-		if _, response, err := websocket.Dial(ctx, f.server.URL+"/socket/2", nil); err == nil || response == nil || response.StatusCode != 429 || response.Header.Get("Retry-After") != "20" {
-			t.Errorf("the fourth: %v", err)
-		}
-	})
-}
-
 // A reverse proxy writes the header of an upgrade to the connection that it has hijacked, with the limits
 // of the Guard in place of its server's.
 func TestLimitsOfProxiedUpgrade(t *testing.T) {
@@ -359,51 +270,6 @@ func TestLimitsOfProxiedUpgrade(t *testing.T) {
 			got := fmt.Sprint(r.StatusCode, r.Header["X-Ratelimit-Limit"], r.Header["X-Ratelimit-Remaining"], r.Header["X-Ratelimit-Used"])
 			if got != "101 [3] [2] [1]" {
 				t.Errorf("%s: %s", name, got)
-			}
-		}
-	})
-}
-
-// Compression outside the guard compresses refusals too. Inside it compresses only what handlers
-// send.
-func TestCompression(t *testing.T) {
-	long := strings.Repeat("a long answer ", 1000)
-	compress := chimiddleware.Compress(5, "text/plain", "application/json", "application/problem+json")
-	answer := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain")
-		_, _ = io.WriteString(w, long)
-	}
-	each(t, func(t *testing.T, fw framework) {
-		for _, outside := range []bool{true, false} {
-			f := newFixture(t)
-			handler, build := http.Handler(http.HandlerFunc(answer)), fw.build
-			if outside {
-				build = func(a *app) http.Handler { return compress(fw.build(a)) }
-			} else {
-				handler = compress(handler)
-			}
-			f.serve(build, &app{root: f.guard(f.perRoute()), routes: []route{{"GET", "/long", handler.ServeHTTP}}}, false)
-			f.server.Client().Transport.(*http.Transport).DisableCompression = true
-			for i := range 4 {
-				got := f.ask("GET /long", "Accept-Encoding: gzip")
-				body, compressed := got.Body, got.Header.Get("Content-Encoding") == "gzip"
-				if compressed {
-					unzip := gatetest.Must(gzip.NewReader(strings.NewReader(body)))(t)
-					plain, err := io.ReadAll(unzip)
-					if err != nil {
-						t.Errorf("outside %v, request %d: %v", outside, i, err)
-					}
-					body = string(plain)
-				}
-				if want := outside || i < 3; compressed != want {
-					t.Errorf("outside %v, request %d: compressed %v", outside, i, compressed)
-				}
-				switch {
-				case i < 3 && (got.Status != 200 || body != long):
-					t.Errorf("outside %v, request %d: status %d, %d bytes", outside, i, got.Status, len(body))
-				case i == 3 && (got.Status != 429 || !strings.HasPrefix(body, "{") || got.Header.Get("Retry-After") != "20"):
-					t.Errorf("outside %v, refused: status %d, %s", outside, got.Status, body)
-				}
 			}
 		}
 	})
