@@ -555,7 +555,7 @@ func TestOutage(t *testing.T) {
 		Gate: g, Policies: []*core.Policy{api}, Semaphores: []*semaphore.Semaphore{newSemaphore(t, g, "streams")}, Live: live,
 	})
 	decide(t, g, core.Charge{Policy: api, Key: newKey(t, "acme")})
-	if page := squeeze(s.get("")); !strings.Contains(page, server.Addr+" answers") {
+	if page := s.get(""); !strings.Contains(squeeze(page), server.Addr+" answers") || !strings.Contains(page, `"lamp good"`) {
 		t.Error(page)
 	}
 	server.Stop()
@@ -607,12 +607,6 @@ func TestMissingRight(t *testing.T) {
 	if page := squeeze(s.get("blocked", "policy", "bans")); !strings.Contains(page, "Allow it: ACL SETUSER app +scan") {
 		t.Error(page)
 	}
-}
-
-// pages returns the text of the first page and of the page of acme.
-func (s *site) pages() map[string]string {
-	s.t.Helper()
-	return map[string]string{"overview": squeeze(s.get("")), "subject": squeeze(s.get("subject", "key", "acme"))}
 }
 
 // calming are what a page may only say if Redis has answered.
@@ -689,7 +683,11 @@ func TestUnknownIsNotWell(t *testing.T) {
 				Gate: g, Policies: []*core.Policy{p}, Semaphores: []*semaphore.Semaphore{newSemaphore(t, g, "streams")}, Live: live,
 			})
 			_, _ = g.Decide(t.Context(), core.Charge{Policy: p, Key: key})
-			for name, page := range s.pages() {
+			for name, html := range map[string]string{"overview": s.get(""), "subject": s.get("subject", "key", "acme")} {
+				page := squeeze(html)
+				if strings.Contains(html, `"lamp good"`) || strings.Contains(html, `"verdict passes"`) {
+					t.Errorf("something of the %s is green: %s", name, html)
+				}
 				for _, want := range tt.want[name] {
 					if name == "overview" && strings.Contains(want, "in the last minute") {
 						gatetest.Eventually(t, "the second is over", func() bool { return strings.Contains(squeeze(s.get("")), want) })

@@ -2,7 +2,6 @@ package browser
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,11 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
-	"github.com/headgate/headgate/internal/redistest"
 )
 
 // Each of an operator's questions is answered in at most three presses of a key from the first page,
@@ -161,7 +157,7 @@ func TestHostileKey(t *testing.T) {
 func TestWithoutScript(t *testing.T) {
 	b, s := browser(t), play(t)
 	s.exhaust()
-	p := open(t, b, looks[2], "about:blank")
+	p := open(t, b, looks[1], "about:blank")
 	p.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		if err := target.Call(ctx, "Network.enable", nil, nil); err != nil {
 			return err
@@ -178,80 +174,4 @@ func TestWithoutScript(t *testing.T) {
 	p.shows("acme got 10 of month back.")
 	p.press("Undo: charge it again")
 	p.shows("acme was charged 10 of month.")
-}
-
-// With a Redis that refuses the password, is dead or slow, both pages say so, and nothing is green. With
-// a healthy one they say that all is well.
-func TestStateOfRedis(t *testing.T) {
-	b := browser(t)
-	// Of what shines on a page: the lamps, and the verdict.
-	const green = `document.querySelectorAll('.lamp.good, .verdict.passes').length`
-	well := []string{"The next request passes", "The next request is", " answers", "given no policies", "Denied until"}
-	for _, tt := range []struct {
-		name              string
-		breaks            func(t *testing.T, server *redistest.Server, link *redistest.Link)
-		overview, subject []string
-	}{
-		{"healthy", nil, []string{" answers"}, []string{"The next request passes"}},
-		{"refuses the password", func(t *testing.T, server *redistest.Server, _ *redistest.Link) {
-			boss := server.Client(t)
-			gatetest.NoError(t, boss.ConfigSet(t.Context(), "requirepass", "new").Err())
-			if err := server.Client(t, func(o *redis.Options) { o.Password = "new" }).
-				Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
-				t.Fatal(err)
-			}
-		}, []string{
-			"Not known: Redis does not accept the user name or password", "Requests that failed with an error in the last minute: ",
-		}, []string{"Not known: Redis does not accept the user name or password"}},
-		{"dead", func(_ *testing.T, server *redistest.Server, _ *redistest.Link) { server.Kill() },
-			[]string{"Not known: ", "The failure modes of the policies decide meanwhile", "does not answer"},
-			[]string{"Not known: ", "counted by this process alone", "the slots of streams: "}},
-		{"slow", func(_ *testing.T, _ *redistest.Server, link *redistest.Link) { link.Delay(2 * time.Second) },
-			[]string{"Not known: Redis does not answer", "The failure modes of the policies decide meanwhile"},
-			[]string{"Not known: Redis does not answer", "counted by this process alone", "the slots of streams: "}},
-	} {
-		for _, l := range []look{looks[0], looks[2]} {
-			t.Run(tt.name+" "+l.name, func(t *testing.T) {
-				server := redistest.Start(t)
-				link := redistest.StartLink(t, server.Addr)
-				client := server.Client(t, func(o *redis.Options) {
-					o.Addr = link.Addr
-					if tt.name == "refuses the password" {
-						o.Username, o.Password = "default", "old"
-					}
-				})
-				s := playOn(t, client, 200*time.Millisecond)
-				if tt.breaks != nil {
-					tt.breaks(t, server, link)
-				}
-				// A first handshake may take longer than a decision may.
-				for end := time.Now().Add(patience); time.Now().Before(end); {
-					_, err := s.gate.Decide(t.Context(), core.Charge{Policy: s.api, Key: s.key("acme")})
-					if tt.name != "refuses the password" || errors.Is(err, core.ErrMisconfigured) {
-						break
-					}
-				}
-				file := strings.ReplaceAll(tt.name+"-"+l.name, " ", "-")
-				for path, wants := range map[string][]string{"": tt.overview, "subject?key=acme": tt.subject} {
-					p := open(t, b, l, s.page+path)
-					for _, want := range wants {
-						p.shows(want)
-					}
-					p.fits()
-					text := squeeze(eval[string](p, "document.body.innerText"))
-					if n := eval[int](p, green); (n > 0) != (tt.breaks == nil) {
-						t.Errorf("%q: %d things are green: %s", path, n, text)
-					}
-					for _, calm := range well {
-						if tt.breaks != nil && strings.Contains(text, calm) {
-							t.Errorf("%q says %q: %s", path, calm, text)
-						}
-					}
-					if *screenshots != "" {
-						p.screenshot(file + "-" + strings.ReplaceAll(path, "?key=", "-") + ".png")
-					}
-				}
-			})
-		}
-	}
 }

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
@@ -41,24 +39,9 @@ type scene struct {
 func play(t *testing.T) *scene {
 	t.Helper()
 	client := redistest.Start(t).Client(t)
-	s := playOn(t, client, patience)
-	policies := []*core.Policy{s.api, s.month, s.search, s.bans}
-	for _, p := range policies {
-		hub.State(s.gate, p, false)
-	}
-	gatetest.Eventually(t, "the policies are stated", func() bool {
-		all, err := inspect.ReadStated(t.Context(), client, "hg:")
-		return err == nil && len(all) == len(policies)
-	})
-	return s
-}
-
-// playOn plays the service on a client of Redis, with decisions that take so long at most.
-func playOn(t *testing.T, client *redis.Client, timeout time.Duration) *scene {
-	t.Helper()
 	live := new(admin.Live)
 	gate := core.Must(core.NewRedis(client, core.Config{
-		Timeout: timeout, Observe: live.Observe, DisableDenialCache: true,
+		Timeout: patience, Observe: live.Observe, DisableDenialCache: true,
 	}))
 	policy := func(cfg core.PolicyConfig) *core.Policy { return gatetest.Policy(t, cfg) }
 	s := &scene{
@@ -94,6 +77,14 @@ func playOn(t *testing.T, client *redis.Client, timeout time.Duration) *scene {
 		gatetest.Worked(t, gate.Close(ctx))
 	})
 	s.page = site.URL + "/ops/headgate/"
+	policies := []*core.Policy{s.api, s.month, s.search, s.bans}
+	for _, p := range policies {
+		hub.State(gate, p, false)
+	}
+	gatetest.Eventually(t, "the policies are stated", func() bool {
+		all, err := inspect.ReadStated(t.Context(), client, "hg:")
+		return err == nil && len(all) == len(policies)
+	})
 	return s
 }
 

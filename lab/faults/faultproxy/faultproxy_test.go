@@ -75,16 +75,6 @@ func ask(conn net.Conn, line string) (string, error) {
 	return string(answer[:n]), err
 }
 
-func TestSoundLinkPassesEverything(t *testing.T) {
-	p, _ := start(t)
-	conn := dial(t, p)
-	for range 100 {
-		if got, err := ask(conn, "hello\n"); got != "hello\n" || err != nil {
-			t.Fatal(got, err)
-		}
-	}
-}
-
 func TestResetComesAfterTheRequest(t *testing.T) {
 	p, read := start(t)
 	p.Set(faultproxy.Fault{ResetReplies: 2})
@@ -183,17 +173,5 @@ func TestNetworkKeepsAddresses(t *testing.T) {
 	}
 	if links := n.Links(); len(links) != 1 || links[0].Open() != 1 {
 		t.Errorf("links: %v", links)
-	}
-}
-
-func TestCloseEndsConnections(t *testing.T) {
-	p, _ := start(t)
-	conn := dial(t, p)
-	if _, err := ask(conn, "hello\n"); err != nil {
-		t.Fatal(err)
-	}
-	p.Close()
-	if _, err := ask(conn, "hello\n"); err == nil {
-		t.Error("the connection goes on")
 	}
 }
