@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/outbound"
 )
 
-// readMore is the Read of docs/outbound.md.
+// readMore is the Read of docs/reference/outbound.md.
 func readMore(res *http.Response, head []byte) (outbound.Refusal, bool) {
 	text := string(head) // of a status that may refuse
 	if res.StatusCode == http.StatusOK && res.ContentLength >= 0 && res.ContentLength < 10_000 {
@@ -51,7 +51,7 @@ type refusal struct {
 	Now     time.Time
 	Headers []string
 	Body    json.RawMessage
-	Read    bool // by the Read of docs/outbound.md
+	Read    bool // by the Read of docs/reference/outbound.md
 	Reason  string
 	Scope   string                     // model, account, route, or the request alone
 	Wait    string                     // empty if it is guessed

@@ -21,9 +21,9 @@ type feature struct {
 }
 
 var features = []feature{
-	{"limits", "ping eval evalsha time get mget set del getrange setrange pexpire", false},
+	{"limits", "ping eval evalsha time get mget set del getrange setrange pexpire pttl", false},
 	{"semaphores, mutexes, once, holds, quotas", "hmget hget hset hdel zadd zrem zscore zrange " +
-		"zrangebyscore zrangebylex zlexcount pttl publish subscribe", false},
+		"zrangebyscore zrangebylex zlexcount publish subscribe", false},
 	{"semaphores on a cluster", "spublish ssubscribe sunsubscribe", true},
 	{"filters", "getbit setbit bitcount hmget hset hdel", false},
 	{"lists of blocked keys", "scan", false},
