@@ -62,6 +62,6 @@ func (d Anthropic) WriteHeaders(h http.Header, a *nethttp.Admission) {
 }
 
 // WriteRefusal answers with an error object. Clients look at the inner type.
-func (Anthropic) WriteRefusal(w http.ResponseWriter, r *http.Request, a *nethttp.Admission) {
-	writeRefusal(w, r, a, wire.ErrorsAnthropic, "", "")
+func (Anthropic) WriteRefusal(w http.ResponseWriter, _ *http.Request, a *nethttp.Admission) {
+	writeRefusal(w, a, wire.ErrorsAnthropic, "", "")
 }

@@ -45,7 +45,7 @@ func (m *Meter) open(r *http.Request, f *wire.Format, body []byte) (*exchange, e
 	if err != nil {
 		return nil, err
 	}
-	x := &exchange{meter: m, request: q, pricing: m.pricing(q.Models, q.InPath)}
+	x := &exchange{request: q, pricing: m.pricing(q.Models, q.InPath)}
 	if m.cfg.UnknownModel == UnknownModelRefuse && !x.knowsAll() {
 		return nil, errUnknownModel
 	}

@@ -53,10 +53,7 @@ func (c *catalog) add(t *Tariff) {
 	for name, p := range t.Units {
 		c.units[name] = max(c.units[name], p, 0)
 	}
-	for _, p := range t.Price.fields() {
-		c.token = max(c.token, *p)
-	}
-	for _, s := range t.Steps {
+	for _, s := range append(t.Steps, Step{Price: t.Price}) {
 		for _, p := range s.Price.fields() {
 			c.token = max(c.token, *p)
 		}
@@ -113,15 +110,6 @@ func (c *catalog) find(name string) *entry {
 		return m
 	}
 	return c.listed.find(name)
-}
-
-// unknown returns the model that prices what has no entry, and false. Without models each token is
-// one unit and costs nothing, which is known.
-func (c *catalog) unknown() (*Model, bool) {
-	if c.dearest == nil {
-		return new(Model), true
-	}
-	return c.dearest, false
 }
 
 const oneFactor = 1000

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -36,6 +37,9 @@ func (cfg Config) complete() (Config, error) {
 	cfg.checkChoices(fault)
 	cfg.Budgets = slices.Clone(cfg.Budgets)
 	cfg.Models = maps.Clone(cfg.Models)
+	if cfg.Other == nil {
+		cfg.Other = http.NotFoundHandler()
+	}
 	return cfg, errors.Join(errs...)
 }
 

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"math/big"
@@ -14,12 +15,11 @@ import (
 
 // pricing is how the bills of one request are counted. Its parts stay the same until it is settled.
 type pricing struct {
+	meter *Meter
 	*catalog
-	requested  []string // the models that the request names
-	deployed   bool     // one is a name in the path, which the response need not know
-	trusted    bool     // a bill that the server states counts
-	at         time.Time
-	negotiated func(model string, labels map[string]string, at time.Time) (Tariff, bool)
+	requested []string // the models that the request names
+	deployed  bool     // one is a name in the path, which the response need not know
+	at        time.Time
 }
 
 // Cost returns the price of a bill in micro-dollars, rounded up once, and what no tariff prices; see
@@ -32,10 +32,7 @@ func (m *Meter) Cost(b Bill) (microDollars int64, unknown []string) {
 
 // pricing returns how bills of a request for one of the models are counted, that begins now.
 func (m *Meter) pricing(models []string, deployed bool) pricing {
-	return pricing{
-		catalog: m.catalogNow(), requested: models, deployed: deployed, trusted: m.cfg.StatedCost == StatedCostTrust,
-		at: time.Now().UTC(), negotiated: m.cfg.Tariff,
-	}
+	return pricing{m, m.catalogNow(), models, deployed, time.Now().UTC()}
 }
 
 // units returns what a budget counts of a bill.
@@ -99,8 +96,10 @@ func (p *pricing) modelOf(name string) priced {
 	if e := p.find(name); e != nil {
 		return priced{&e.Model, name, true}
 	}
-	m, known := p.unknown()
-	return priced{m, name, known}
+	if p.dearest == nil { // without models each token is one unit, and costs nothing
+		return priced{new(Model), name, true}
+	}
+	return priced{p.dearest, name, false}
 }
 
 // own returns the entry of Config.Models for a name, or nil.
@@ -134,12 +133,12 @@ func words(name string) []string {
 // cost returns the micro-dollars of a bill, and what no tariff prices: models, units and labels that
 // were charged as the dearest.
 func (p *pricing) cost(b *Bill) (microDollars int64, unknown []string) {
-	if p.trusted && b.Stated.Known && b.Stated.Pico >= 0 {
+	if p.meter.cfg.StatedCost == StatedCostTrust && b.Stated.Known && b.Stated.Pico >= 0 {
 		return b.Stated.MicroDollars(), nil
 	}
 	first := true
 	for _, model := range p.modelsOf(b.Model) {
-		s := sum{pricing: p, labels: b.Labels, names: sorted(b.Labels), unknown: slices.Clone(b.Unread)}
+		s := sum{pricing: p, labels: b.Labels, names: slices.Sorted(maps.Keys(b.Labels)), unknown: slices.Clone(b.Unread)}
 		main := s.tariffOf(model)
 		s.addTokens(main, b.Usage)
 		for _, o := range b.Others {
@@ -217,8 +216,8 @@ func (s *sum) note(what string) {
 
 // tariffOf returns the tariff of a model.
 func (s *sum) tariffOf(m priced) *Tariff {
-	if s.negotiated != nil {
-		t, ok := s.negotiated(m.name, s.labels, s.at)
+	if negotiated := s.meter.cfg.Tariff; negotiated != nil {
+		t, ok := negotiated(m.name, s.labels, s.at)
 		valid := true
 		t.check("", func(string, ...any) { valid = false })
 		if ok && valid && !t.isZero() {
@@ -228,22 +227,10 @@ func (s *sum) tariffOf(m priced) *Tariff {
 			s.note("tariff of " + m.name)
 		}
 	}
-	switch {
-	case m.known:
-	case m.name == "":
-		s.note("model without a name")
-	default:
-		s.note("model " + m.name)
+	if !m.known {
+		s.note("model " + cmp.Or(m.name, "without a name"))
 	}
 	return &m.Tariff
-}
-
-// sorted returns the keys of a map in order. Most bills have none, and are priced several times.
-func sorted[V any](m map[string]V) []string {
-	if len(m) == 0 {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(m))
 }
 
 // priceOf returns the prices of a tariff for a prompt of that many tokens, and the labels that have
@@ -294,7 +281,7 @@ func (s *sum) addTokens(t *Tariff, u Usage) {
 // addUnits adds the pieces of a bill, which have no factors, and its request.
 func (s *sum) addUnits(t *Tariff, b *Bill) {
 	var pieces big.Int
-	for _, name := range sorted(b.Units) {
+	for _, name := range slices.Sorted(maps.Keys(b.Units)) {
 		n := b.Units[name]
 		if n <= 0 || name == requestUnit {
 			continue

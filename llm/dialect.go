@@ -29,8 +29,8 @@ type other struct {
 }
 
 // WriteRefusal answers with the error of the server.
-func (o other) WriteRefusal(w http.ResponseWriter, r *http.Request, a *nethttp.Admission) {
-	writeRefusal(w, r, a, o.errors, "", "")
+func (o other) WriteRefusal(w http.ResponseWriter, _ *http.Request, a *nethttp.Admission) {
+	writeRefusal(w, a, o.errors, "", "")
 }
 
 // patience returns the longest wait that a client should sit out.
@@ -39,11 +39,11 @@ func patience(within time.Duration) time.Duration { return cmp.Or(within, time.M
 // writeRefusal answers a refused request with the error object of a server. Only OpenAI's has a
 // type and a code.
 func writeRefusal(
-	w http.ResponseWriter, r *http.Request, a *nethttp.Admission, errors wire.Errors, kind, code string,
+	w http.ResponseWriter, a *nethttp.Admission, errors wire.Errors, kind, code string,
 ) {
 	fault := wire.Fault{
 		Status: a.Status(), Type: kind, Code: code, Message: cmp.Or(a.Detail(), a.StatusText()),
 		RetryAfter: max(0, statedWait(w.Header())), // also the longer one of an outer Guard
 	}
-	fault.Write(w, r, errors)
+	fault.Write(w, errors)
 }

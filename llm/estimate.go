@@ -47,7 +47,7 @@ func (x *exchange) expected(u Usage) Bill {
 
 // assume adds to a bill the pieces that a response may have used and has not stated.
 func (x *exchange) assume(b *Bill) {
-	for _, name := range sorted(x.guess.pieces) {
+	for _, name := range slices.Sorted(maps.Keys(x.guess.pieces)) {
 		x.assumeUnit(b, name)
 	}
 }

@@ -21,7 +21,6 @@ func exchangeOf(ctx context.Context) *exchange {
 
 // exchange is one request and its response. One goroutine uses it.
 type exchange struct {
-	meter    *Meter
 	request  wire.Request
 	replaced string // the model that the client asked for, if there is another one now
 	pricing
@@ -55,8 +54,8 @@ type exchange struct {
 	reserved int64   // tokens of output that are charged
 	beyond   int64   // the part of reserved that running charges paid for
 	running  []runningCharge
-	indebted bool // a running charge was denied
-	ending   *ending
+	indebted bool   // a running charge was denied
+	ending   string // the code of the error that ends the stream, or empty
 
 	event   ResponseEvent
 	settled []int64 // the units of each budget that its first charge keeps
@@ -93,12 +92,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *handler) admit(w http.ResponseWriter, r *http.Request) *exchange {
 	f := wire.FormatOf(r, h.meter.formats)
 	if f == nil {
-		h.meter.other(w, r)
+		h.meter.cfg.Other.ServeHTTP(w, r)
 		return nil
 	}
 	x, fault := h.meter.begin(w, r, f)
 	if fault != nil {
-		fault.Write(w, r, f.Errors())
+		fault.Write(w, f.Errors())
 		return nil
 	}
 	x.given, x.guarded = r, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))

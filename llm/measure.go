@@ -96,7 +96,7 @@ func (b *tappedBody) Read(p []byte) (int, error) {
 		var n int
 		n, b.err = b.inner.Read(p)
 		b.x.empty = b.x.empty && n == 0
-		_ = tap.Write(p[:n], keep) // keep cannot fail
+		_, _ = tap.Write(p[:n], false, keep) // keep cannot fail
 		if b.err != nil {
 			_ = tap.Close(b.err == io.EOF, keep)
 		}

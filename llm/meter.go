@@ -122,11 +122,3 @@ func (m *Meter) Guard(f Format) *nethttp.Guard { return m.guards[f.wire] }
 // anthropic-ratelimit-* headers of next, in which a server states the limits of the gateway's
 // account.
 func (m *Meter) Handler(next http.Handler) http.Handler { return &handler{m, m.guards, next} }
-
-func (m *Meter) other(w http.ResponseWriter, r *http.Request) {
-	if m.cfg.Other != nil {
-		m.cfg.Other.ServeHTTP(w, r)
-		return
-	}
-	http.NotFound(w, r)
-}

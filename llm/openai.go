@@ -66,7 +66,7 @@ func (o OpenAI) WriteHeaders(h http.Header, a *nethttp.Admission) {
 
 // WriteRefusal answers with an error object. Clients look at the code, and at the status to decide
 // whether to retry.
-func (o OpenAI) WriteRefusal(w http.ResponseWriter, r *http.Request, a *nethttp.Admission) {
+func (o OpenAI) WriteRefusal(w http.ResponseWriter, _ *http.Request, a *nethttp.Admission) {
 	kind, code := "invalid_request_error", ""
 	switch status := a.Status(); {
 	case status == http.StatusTooManyRequests:
@@ -76,7 +76,7 @@ func (o OpenAI) WriteRefusal(w http.ResponseWriter, r *http.Request, a *nethttp.
 	default:
 		code = finalCode(a)
 	}
-	writeRefusal(w, r, a, wire.ErrorsOpenAI, kind, code)
+	writeRefusal(w, a, wire.ErrorsOpenAI, kind, code)
 }
 
 // finalCode returns the code of a request that policies deny for ever, or "".

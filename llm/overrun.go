@@ -21,14 +21,21 @@ const (
 // String returns "debt" or "end".
 func (o Overrun) String() string { return nameOf([]string{"debt", "end"}, int(o)) }
 
-// ending is the error that ends a stream early.
-type ending struct{ kind, message string }
+// endings are the messages of the errors that end a stream early, by their codes.
+var endings = map[string]string{
+	"insufficient_quota":  "The budget is spent, and the stream ends here.",
+	"rate_limit_exceeded": "The rate limit is reached, and the stream ends here.",
+}
 
 // overrun notes that a budget has denied a running charge, which would have to wait that long.
 func (x *exchange) overrun(wait time.Duration) {
 	x.indebted = true
-	if x.meter.cfg.Overrun == OverrunEnd {
-		x.ending = x.meter.endingFor(wait)
+	switch cfg := &x.meter.cfg; {
+	case cfg.Overrun != OverrunEnd:
+	case wait > patience(cfg.RetryWithin):
+		x.ending = "insufficient_quota"
+	default:
+		x.ending = "rate_limit_exceeded"
 	}
 }
 
@@ -63,12 +70,4 @@ func (x *exchange) held(p *core.Policy) (units int64) {
 		}
 	}
 	return units
-}
-
-// endingFor returns the error for a stream whose next charge would have to wait that long.
-func (m *Meter) endingFor(wait time.Duration) *ending {
-	if wait > patience(m.cfg.RetryWithin) {
-		return &ending{"insufficient_quota", "The budget is spent, and the stream ends here."}
-	}
-	return &ending{"rate_limit_exceeded", "The rate limit is reached, and the stream ends here."}
 }

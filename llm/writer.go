@@ -83,12 +83,7 @@ func (w *writer) Write(p []byte) (int, error) {
 		return w.ResponseWriter.Write(p)
 	}
 	x.empty = x.empty && len(p) == 0
-	n, err := len(p), error(nil)
-	if x.ending == nil {
-		err = x.tap.Write(p, w.out())
-	} else {
-		n, err = x.tap.WriteEvent(p, w.out())
-	}
+	n, err := x.tap.Write(p, x.ending != "", w.out())
 	if err != nil {
 		if x.meter.cfg.Abort != AbortDrain {
 			return 0, err
@@ -96,16 +91,16 @@ func (w *writer) Write(p []byte) (int, error) {
 		x.gone = true
 	}
 	x.chargeRunning(w.request)
-	if x.ending == nil {
+	if x.ending == "" {
 		return len(p), nil
 	}
 	switch o := x.tap.Response(); {
 	case o.Answered(): // a whole answer goes on to its end
-		x.ending = nil
+		x.ending = ""
 		rest, err := w.Write(p[n:])
 		return n + rest, err
 	case x.tap.Between():
-		w.end(x.tap.ErrorEvent(x.ending.kind, x.ending.message))
+		w.end(x.tap.ErrorEvent(x.ending, endings[x.ending]))
 	}
 	return len(p), nil
 }

@@ -58,11 +58,8 @@ func (s *Scanner) structure(c byte) {
 
 // closes reports whether c ends the innermost object or array here.
 func (s *Scanner) closes(c byte) bool {
-	switch s.state {
-	case wantElement, wantMember, wantComma:
-		return c == s.kinds[s.depth-1]+('}'-'{') // as ] is behind [
-	}
-	return false
+	return (s.state == wantElement || s.state == wantMember || s.state == wantComma) &&
+		c == s.kinds[s.depth-1]+('}'-'{') // as ] is behind [
 }
 
 // value reads the first byte of a value.

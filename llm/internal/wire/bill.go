@@ -118,10 +118,8 @@ func withLabel(had map[string]string, name string, value []byte) map[string]stri
 	if text == "" || had[name] == text {
 		return had
 	}
-	labels := maps.Clone(had)
-	if labels == nil {
-		labels = make(map[string]string)
-	}
+	labels := make(map[string]string)
+	maps.Copy(labels, had)
 	labels[name] = text
 	return labels
 }

@@ -46,7 +46,6 @@ func newInflater(r *reader) *inflater {
 		err := inflate(from, r)
 		switch {
 		case err == io.EOF, errors.Is(err, io.ErrUnexpectedEOF): // the stream ended or was aborted
-		case errors.Is(err, gzip.ErrHeader) && r.response().Complete: // bytes after the response
 		default:
 			r.corrupt()
 		}

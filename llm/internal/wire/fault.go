@@ -22,7 +22,7 @@ type Fault struct {
 
 // Write answers a request with an error as a server reports it. A Retry-After that the response has
 // stays.
-func (e *Fault) Write(w http.ResponseWriter, r *http.Request, kind Errors) {
+func (e *Fault) Write(w http.ResponseWriter, kind Errors) {
 	body := append(e.body(kind), '\n')
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -35,9 +35,7 @@ func (e *Fault) Write(w http.ResponseWriter, r *http.Request, kind Errors) {
 		h.Set("Retry-After", strconv.FormatInt(int64((e.RetryAfter+time.Second-1)/time.Second), 10))
 	}
 	w.WriteHeader(e.Status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // the client may be gone
-	}
+	_, _ = w.Write(body) // the client may be gone, or want no body
 }
 
 func (e *Fault) body(kind Errors) []byte {

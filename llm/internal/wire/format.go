@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 
 	"github.com/headgate/headgate/llm/internal/jsonscan"
@@ -203,24 +204,14 @@ func pathOf(u *url.URL) string {
 	for escaped := range strings.SplitSeq(u.EscapedPath(), "/") {
 		escaped, _, _ = strings.Cut(escaped, ";") // Java's servers read parameters behind it
 		element, _ := url.PathUnescape(escaped)   // EscapedPath is valid
-		switch element = strings.TrimSpace(element); {
-		case element == "" || element == ".":
-		case element == "..":
-			elements = elements[:max(0, len(elements)-1)]
-		default:
-			elements = append(elements, url.PathEscape(element))
-		}
+		elements = append(elements, url.PathEscape(strings.TrimSpace(element)))
 	}
-	return "/" + strings.Join(elements, "/")
+	return path.Clean("/" + strings.Join(elements, "/"))
 }
 
 // plain reports whether a path is the only spelling of itself, as almost all are.
-func plain(path string) bool {
-	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") ||
-		strings.Contains(path, "//") || strings.Contains(path, "/.") {
-		return false
-	}
-	return strings.IndexFunc(path, func(c rune) bool {
+func plain(p string) bool {
+	return strings.HasPrefix(p, "/") && path.Clean(p) == p && strings.IndexFunc(p, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
 			strings.ContainsRune("/-_.", c))
 	}) < 0

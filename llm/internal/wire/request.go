@@ -78,7 +78,7 @@ func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
 	q := p.request
 	if from < to {
 		model, _ := url.PathUnescape(path[from:to]) // which is escaped
-		q.Models, q.InPath = append(q.Models, model), true
+		q.Models, q.InPath = []string{model}, true
 		if fault := faultOfModel(model); err == nil && fault != "" {
 			err = fmt.Errorf("%w: %s", ErrRequest, fault)
 		}

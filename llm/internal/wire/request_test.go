@@ -294,7 +294,7 @@ func TestEveryPrefix(t *testing.T) {
 			for cut := range len(s.body) + 1 {
 				for _, whole := range []bool{false, true} {
 					tap := wire.NewTap(&wire.Request{Format: s.format}, s.header, false)
-					_ = tap.Write(s.body[:cut], nil)
+					_, _ = tap.Write(s.body[:cut], false, nil)
 					_ = tap.Close(whole, nil)
 					o := tap.Response()
 					u := o.Usage
@@ -381,8 +381,8 @@ func TestTapIsSmall(t *testing.T) {
 		before := live()
 		tap := wire.NewTap(&wire.Request{Format: s.format}, s.header, true)
 		for range 20 {
-			_ = tap.Write(s.body[:len(s.body)/2], nil)
-			_ = tap.Write(s.body[len(s.body)/2:], nil)
+			_, _ = tap.Write(s.body[:len(s.body)/2], false, nil)
+			_, _ = tap.Write(s.body[len(s.body)/2:], false, nil)
 		}
 		_ = tap.Response()
 		if grown := live() - before; grown > most {

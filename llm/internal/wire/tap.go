@@ -43,19 +43,9 @@ func (t *Tap) Encoded() bool { return t.coding != codingNone }
 func (t *Tap) Unread() bool { return t.coding == codingOther }
 
 // Write passes p on through out and reads it. Without hiding it passes p on first, unchanged. It
-// reads p even if out fails, and returns the error of out. A nil out drops everything.
-func (t *Tap) Write(p []byte, out func([]byte) error) error {
-	_, err := t.write(p, false, out)
-	return err
-}
-
-// WriteEvent writes p as Write does, to the end of the event that has begun, or all of it if the event
-// does not end in it. It returns the number of bytes.
-func (t *Tap) WriteEvent(p []byte, out func([]byte) error) (n int, err error) {
-	return t.write(p, true, out)
-}
-
-func (t *Tap) write(p []byte, one bool, out func([]byte) error) (n int, err error) {
+// reads p even if out fails, and returns the error of out. A nil out drops everything. With one it
+// writes no more than the rest of the event that has begun. It returns the number of bytes.
+func (t *Tap) Write(p []byte, one bool, out func([]byte) error) (n int, err error) {
 	switch {
 	case t.closed || t.coding == codingOther:
 		return len(p), pass(p, out)

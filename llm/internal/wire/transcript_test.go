@@ -92,7 +92,7 @@ func send(t rapid.TB, tap *wire.Tap, pieces [][]byte) []byte {
 		return nil
 	}
 	for _, p := range pieces {
-		if err := tap.Write(p, out); err != nil {
+		if _, err := tap.Write(p, false, out); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -257,18 +257,18 @@ func TestErrorEventOfEveryFormat(t *testing.T) {
 		for i, cut := range []int{0, 1, 5, len(part) - 1} {
 			tap := newTap(format, "", "", false)
 			whole := append(bytes.Clone(part), part...)
-			if err := tap.Write(whole[:len(part)+cut], nil); err != nil {
+			if _, err := tap.Write(whole[:len(part)+cut], false, nil); err != nil {
 				t.Fatal(err)
 			}
 			if between := tap.Between(); between != (cut == 0) {
 				t.Errorf("%v, cut at %d: between is %v", format, cut, between)
 			}
 			rest := whole[len(part)+cut:]
-			if n, err := tap.WriteEvent(append(bytes.Clone(rest), part...), nil); n != len(rest) || err != nil {
+			if n, err := tap.Write(append(bytes.Clone(rest), part...), true, nil); n != len(rest) || err != nil {
 				t.Errorf("%v, cut at %d: the rest is %d bytes, %v, want %d", format, cut, n, err, len(rest))
 			}
 			message := []string{"No more.", "\r\n\n", "\xff\u2028</script>", strings.Repeat("x", 100_000)}[i]
-			if err := tap.Write(tap.ErrorEvent("rate_limit_exceeded", message), nil); err != nil {
+			if _, err := tap.Write(tap.ErrorEvent("rate_limit_exceeded", message), false, nil); err != nil {
 				t.Fatal(err)
 			}
 			if o := tap.Response(); !o.Failed || o.Broken {
@@ -297,7 +297,7 @@ func TestFaultOfEveryServer(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		fault := wire.Fault{Status: c.status, Type: "t", Code: "c", Message: "No."}
-		fault.Write(w, httptest.NewRequest(http.MethodPost, "/", nil), c.errors)
+		fault.Write(w, c.errors)
 		if got := w.Body.String(); w.Code != c.status || got != c.body+"\n" ||
 			w.Header().Get("X-Amzn-Errortype") != c.kind {
 			t.Errorf("%d %d: %d %s %v", c.errors, c.status, w.Code, got, w.Header())
@@ -327,7 +327,7 @@ func TestFaultStatesTheWait(t *testing.T) {
 			w.Header().Set("Retry-After", c.stated)
 		}
 		fault := wire.Fault{Status: 429, Message: "No.", RetryAfter: c.wait}
-		fault.Write(w, httptest.NewRequest(http.MethodPost, "/", nil), c.errors)
+		fault.Write(w, c.errors)
 		body := w.Body.String()
 		if w.Header().Get("Retry-After") != c.header || !strings.Contains(body, c.delay) ||
 			strings.Contains(body, "details") != (c.delay != "") {
