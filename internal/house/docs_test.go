@@ -117,6 +117,7 @@ var (
 	tenantOf, userOf                   func(*http.Request) (string, error)
 	boughtPlan                         func(context.Context, string) (string, error)
 	customer                           core.Plan
+	book                               *plans.Book
 	page                               string
 )
 type userKey struct{}
