@@ -46,7 +46,7 @@ func (x *exchange) try() (*pass, *BusyError, error) {
 	l, d, err := s.Admit(x.req.Context(), semaphore.Request{Caps: x.caps}, x.charges...)
 	x.t.note(&d)
 	if l != nil {
-		return x.pass(l, l.Reservation(), &d), nil, nil
+		return x.pass(l, l.Reservation(), &d)
 	}
 	denied := x.denial(&d, 0)
 	if err != nil {
@@ -142,14 +142,10 @@ func (x *exchange) reserve() (*pass, *BusyError, error) {
 			return nil, denied, err
 		}
 	}
-	if lost(x.lease) { // the request must not be sent
-		x.release()
-		return nil, new(BusyError), nil
-	}
 	goesOn = true
 	slot := x.lease
 	x.lease = nil // it is the pass's
-	return x.pass(slot, paid, &d), nil, nil
+	return x.pass(slot, paid, &d)
 }
 
 // spend spends the charges, for at most that time later.

@@ -141,7 +141,7 @@ func get(t testing.TB, tr http.RoundTripper, url string) (status int, err error)
 func wantBusy(t testing.TB, err error, rule string) *outbound.BusyError {
 	t.Helper()
 	var busy *outbound.BusyError
-	if !errors.As(err, &busy) || !errors.Is(err, outbound.ErrBusy) || busy.Rule != rule {
+	if !errors.As(err, &busy) || !errors.Is(err, outbound.ErrBusy) || busy.Rule != rule || !strings.Contains(err.Error(), rule) {
 		t.Fatalf("got %v, want no room under %s", err, rule)
 	}
 	return busy

@@ -148,8 +148,8 @@ func (l load) inMemory(t *testing.T, p *provider.Provider) loadDone {
 }
 
 // onReplicas runs four Transports, each on a Gate of its own that shares a Redis with the others, for a
-// minute. beside runs beside them, until it is told to end.
-func (l load) onReplicas(t *testing.T, s *redistest.Server, p *provider.Provider, prefix string, beside func(url string) (end func())) loadDone {
+// minute.
+func (l load) onReplicas(t *testing.T, s *redistest.Server, p *provider.Provider, prefix string) loadDone {
 	t.Helper()
 	u := httptest.NewServer(p)
 	defer u.Close()
@@ -157,7 +157,6 @@ func (l load) onReplicas(t *testing.T, s *redistest.Server, p *provider.Provider
 	for range 4 {
 		gates = append(gates, gatetest.Redis(t, s.Client(t), core.Config{Prefix: prefix, Timeout: gatetest.LongTimeout}))
 	}
-	defer beside(u.URL)()
 	l.URL, l.For = u.URL, time.Minute
 	return l.together(t, gates, &http.Transport{MaxIdleConnsPerHost: 1000})
 }
@@ -182,27 +181,6 @@ func (d *loadDone) add(one loadDone) {
 	}
 }
 
-// untilCalm runs f until it tells something, some times at most. It tells nothing about the Transport
-// if the machine let the process stand still.
-func untilCalm(t *testing.T, f func(s *redistest.Server, prefix string) (late time.Duration, fault string)) {
-	t.Helper()
-	if !gatetest.Long() {
-		t.Skip("it takes a minute")
-	}
-	s := redistest.Start(t)
-	for try := range 3 {
-		late, fault := f(s, fmt.Sprint("try", try))
-		switch {
-		case fault == "":
-			return
-		case late < 50*time.Millisecond:
-			t.Fatal(fault)
-		}
-		t.Logf("try %d: the process did not run for %v", try, late)
-	}
-	t.Skip("the machine is too busy")
-}
-
 // Transports under twice the load that a provider takes use it to its limits, in order, and it refuses
 // nothing.
 func TestProviderIsUsedToItsLimits(t *testing.T) {
@@ -216,11 +194,23 @@ func TestProviderIsUsedToItsLimits(t *testing.T) {
 		})
 	})
 	t.Run("replicas", func(t *testing.T) {
-		untilCalm(t, func(s *redistest.Server, prefix string) (time.Duration, string) {
+		if !gatetest.Long() {
+			t.Skip("it takes a minute")
+		}
+		s := redistest.Start(t)
+		for try := range 3 {
 			p, l := aProvider()
-			done := l.onReplicas(t, s, p, prefix, func(string) func() { return func() {} })
-			return done.Late, useToTheLimits(t, p, done)
-		})
+			done := l.onReplicas(t, s, p, fmt.Sprint("try", try))
+			fault := useToTheLimits(t, p, done)
+			switch {
+			case fault == "":
+				return
+			case done.Late < 50*time.Millisecond:
+				t.Fatal(fault)
+			}
+			t.Logf("try %d: the process did not run for %v", try, done.Late)
+		}
+		t.Skip("the machine is too busy")
 	})
 }
 
@@ -329,35 +319,33 @@ func overtakes(all []provider.Arrival) (most, sum int) {
 // 1 % after the first window.
 func TestOthersUseHalfOfTheAccount(t *testing.T) {
 	const window = 3 * time.Second
+	const inWindow = 600
 	for form, limit := range map[provider.Form]string{provider.OpenAI: "requests", provider.Draft11: "l0", provider.GitHub: "requests"} {
-		newProvider := func() (*provider.Provider, load) {
-			const inWindow = 600
-			return provider.New(provider.Config{
-					Form: form, Limits: []provider.Limit{{Unit: provider.Requests, N: inWindow, Per: window, Window: true}},
-				}), load{
-					Every: 20 * time.Millisecond, MaxWait: 2 * time.Second, PerMinute: inWindow * 20, Burst: 10, Limit: limit,
-				}
-		}
 		t.Run(form.String(), func(t *testing.T) {
-			t.Run("memory", func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					time.Sleep(30 * 365 * 24 * time.Hour) // a bubble begins in 2000: seconds since 1970 were few
-					p, l := newProvider()
-					l.For = 7 * time.Second
-					end := others(t, window/300, answering(p), "http://example.com")
-					l.inMemory(t, p)
-					end()
-					if fault := fewAreRefused(t, p, window); fault != "" {
-						t.Error(fault)
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(30 * 365 * 24 * time.Hour) // a bubble begins in 2000: seconds since 1970 were few
+				p := provider.New(provider.Config{
+					Form: form, Limits: []provider.Limit{{Unit: provider.Requests, N: inWindow, Per: window, Window: true}},
+				})
+				l := load{
+					Every: 20 * time.Millisecond, MaxWait: 2 * time.Second, PerMinute: inWindow * 20, Burst: 10, Limit: limit,
+					For: 7 * time.Second,
+				}
+				end := others(t, window/300, answering(p), "http://example.com")
+				l.inMemory(t, p)
+				end()
+				ours, refused := 0, 0
+				all := p.Arrivals()
+				for _, a := range all {
+					if a.ID != "" && a.At.Sub(all[0].At) >= window {
+						if ours++; a.Refused {
+							refused++
+						}
 					}
-				})
-			})
-			t.Run("replicas", func(t *testing.T) {
-				untilCalm(t, func(s *redistest.Server, prefix string) (time.Duration, string) {
-					p, l := newProvider()
-					done := l.onReplicas(t, s, p, prefix, func(url string) func() { return others(t, window/300, base(t), url) })
-					return done.Late, fewAreRefused(t, p, window)
-				})
+				}
+				if ours == 0 || refused*100 > ours {
+					t.Errorf("%d of %d were refused", refused, ours)
+				}
 			})
 		})
 	}
@@ -389,22 +377,4 @@ func others(t *testing.T, every time.Duration, rt http.RoundTripper, url string)
 		close(over)
 		all.Wait()
 	}
-}
-
-// fewAreRefused tells if a provider refused more than 1 % of the requests with an ID after a time.
-func fewAreRefused(t *testing.T, p *provider.Provider, after time.Duration) (fault string) {
-	all := p.Arrivals()
-	ours, refused := 0, 0
-	for _, a := range all {
-		if a.ID != "" && a.At.Sub(all[0].At) >= after {
-			if ours++; a.Refused {
-				refused++
-			}
-		}
-	}
-	t.Logf("after %v the provider refused %d of %d", after, refused, ours)
-	if ours == 0 || refused*100 > ours {
-		return fmt.Sprintf("%d of %d were refused", refused, ours)
-	}
-	return ""
 }

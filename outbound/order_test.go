@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbound"
@@ -260,34 +259,6 @@ func TestLeakyBucketSpacesRequests(t *testing.T) {
 				t.Errorf("4 requests at 10 a second within %v", took)
 			}
 		}
-	})
-}
-
-// A full queue and a full slot are told at once.
-func TestFullQueue(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate) {
-		u := stream(t, nil)
-		slot := slotOf(t, g, 1)
-		slot.Semaphore = newSemaphore(t, g, semaphore.Config{MaxWaiters: 1})
-		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot, MaxWait: time.Hour})
-		res := roundTrip(t, tr, request(t, t.Context(), u.URL))
-		ctx, cancel := context.WithCancel(t.Context())
-		waited := make(chan error)
-		go func() {
-			_, err := tr.RoundTrip(request(t, ctx, u.URL))
-			waited <- err
-		}()
-		gatetest.Eventually(t, "a request waits", func() bool { return tr.Waiting() == 1 })
-		_, err := get(t, tr, u.URL)
-		if busy := wantBusy(t, err, "streams"); busy.After <= 0 {
-			t.Errorf("%+v", busy)
-		}
-		cancel()
-		if err := <-waited; err == nil {
-			t.Error("no error")
-		}
-		_ = res.Body.Close()
 	})
 }
 

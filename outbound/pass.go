@@ -28,8 +28,16 @@ type pass struct {
 	settled atomic.Bool
 }
 
-// pass returns what the request was admitted with.
-func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Decision) *pass {
+// pass returns what the request was admitted with, unless the slot is lost meanwhile: then it must not be
+// sent.
+func (x *exchange) pass(
+	l *semaphore.Lease, paid *core.Reservation, d *core.Decision,
+) (*pass, *BusyError, error) {
+	if ctx := x.req.Context(); lost(l) {
+		_ = paid.Cancel(ctx) // on failure it stays spent
+		_ = l.Release(ctx)   // on failure it is sent again
+		return nil, new(BusyError), nil
+	}
 	for i := range x.ruled {
 		x.ruled[i].left = -1
 		if r := d.At(i); r.Known && r.Source != core.SourceLocal {
@@ -41,7 +49,7 @@ func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Deci
 		p.ctx, p.stop = context.WithCancelCause(p.ctx)
 		p.keep(l)
 	}
-	return p
+	return p, nil, nil
 }
 
 // send sends the request, and returns the response.

@@ -267,6 +267,7 @@ func TestPoolConfig(t *testing.T) {
 			}
 		}
 	}
+	pool(t, outbound.PoolConfig{Upstreams: []outbound.Upstream{{Name: "a", Transport: tr}}}).CloseIdleConnections()
 	if _, err := new(outbound.Pool).RoundTrip(request(t, t.Context(), "http://x")); err == nil {
 		t.Error("the zero Pool sends")
 	}

@@ -62,42 +62,6 @@ func TestMeteredRule(t *testing.T) {
 	})
 }
 
-// A credential that its Config names divides rules, models and cooldowns.
-func TestNamedCredential(t *testing.T) {
-	u := newRig(t, outbound.Config{
-		Meter: byPath{}, Credential: func(r *http.Request) string { return r.Header.Get("X-Tenant") },
-		Rules: []outbound.Rule{
-			{Policy: gatetest.Limited(t, "a", gatetest.Frozen(2)), Key: outbound.ByCredential},
-			{Policy: gatetest.Limited(t, "b", gatetest.Frozen(2)), Key: outbound.ByModel},
-		},
-	})
-	send := func(tenant string) error {
-		t.Helper()
-		r := request(t, t.Context(), u.URL+"/m")
-		r.Header.Set("X-Tenant", tenant)
-		r.Header.Set("Authorization", "Bearer "+rand.Text()) // changes
-		res, err := u.tr.RoundTrip(r)
-		if err == nil {
-			_ = res.Body.Close()
-		}
-		return err
-	}
-	for _, tenant := range []string{"x", "x", "y"} {
-		if err := send(tenant); err != nil {
-			t.Error(err)
-		}
-	}
-	wantBusy(t, send("x"), "a")
-	u.push(refuse(429, "", "Retry-After", "60"))
-	if err := send("y"); err != nil {
-		t.Error(err)
-	}
-	wantBusy(t, send("y"), "cooldown")
-	if err := send("z"); err != nil {
-		t.Error(err)
-	}
-}
-
 // A KeyFunc may derive the key of a request that it has changed.
 func TestKeysOfChangedRequests(t *testing.T) {
 	elsewhere := func(of outbound.KeyFunc) outbound.KeyFunc {
@@ -260,7 +224,7 @@ func TestBadRequests(t *testing.T) {
 					return nil, broken
 				}),
 				Observe: func(_ context.Context, e core.Event) {
-					if e, ok := e.(*outbound.RequestEvent); ok && errors.Is(e.Err, c.want) {
+					if r, ok := e.(*outbound.RequestEvent); ok && errors.Is(r.Err, c.want) && e.EventName() == "request" {
 						events++
 					}
 				},

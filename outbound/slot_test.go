@@ -21,7 +21,6 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
-	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbound"
 )
 
@@ -47,6 +46,18 @@ func holders(t *testing.T, s *outbound.Slot, url string) (n int) {
 		t.Fatal(err)
 	}
 	return len(all)
+}
+
+// evict evicts the one holder of a key.
+func evict(t *testing.T, s *outbound.Slot, key core.Key) {
+	t.Helper()
+	all, _, err := s.Semaphore.Holders(t.Context(), key)
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	if _, err := s.Semaphore.Evict(t.Context(), key, all[0].ID); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // However a response ends, its slot comes back, and what was reserved is settled.
@@ -125,112 +136,90 @@ func TestSlotComesBack(t *testing.T) {
 	}
 }
 
-// A request that no connection could be made for was not sent, so it gives back what it spent, with
-// and without a receipt.
+// A request that no connection could be made for was not sent, so it gives back what it spent, with and
+// without a receipt. One that may have reached the upstream stays spent, although a later dial failed.
 func TestDialErrorRefunds(t *testing.T) {
-	eachGate(t, func(t *testing.T, g *core.Gate) {
-		url := "http://" + unreachable(t)
-		key, _ := outbound.ByHost(request(t, t.Context(), url))
-		for name, limit := range map[string]core.Algorithm{
-			"frozen": gatetest.Frozen(5), "bucket": core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 5},
-		} {
+	g := gatetest.Memory(t, core.Config{})
+	u, first := serve(t, nil), base(t)
+	again := roundTripper(func(r *http.Request) (*http.Response, error) {
+		if res, err := first.RoundTrip(r); err == nil {
+			_ = res.Body.Close() // as one that sends again
+		}
+		return nil, &net.OpError{Op: "dial", Err: errors.New("refused")}
+	})
+	for name, limit := range map[string]core.Algorithm{"frozen": gatetest.Frozen(5), "bucket": core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 5}} {
+		for url, b := range map[string]http.RoundTripper{"http://" + unreachable(t): base(t), u.URL: again} {
 			policy := gatetest.Limited(t, name, limit)
-			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{
+			tr := transport(t, outbound.Config{Base: b, Gate: g, Rules: []outbound.Rule{{
 				Policy: policy, Key: outbound.ByHost, Cost: func(*http.Request) int64 { return 3 },
 			}}})
 			if _, err := get(t, tr, url); err == nil {
 				t.Fatal("no error")
 			}
-			gatetest.Eventually(t, name+": the cost is refunded", func() bool { return standing(t, g, policy, key).Used == 0 })
-		}
-	})
-}
-
-// A request that may have reached the upstream stays spent, although a later dial failed.
-func TestLaterDialErrorRefundsNothing(t *testing.T) {
-	s := redistest.Start(t)
-	g, other := gatetest.Redis(t, s.Client(t), core.Config{}), gatetest.Redis(t, s.Client(t), core.Config{})
-	policy := gatetest.Limited(t, "a", gatetest.Frozen(5))
-	u, first := serve(t, nil), base(t)
-	tr := transport(t, outbound.Config{
-		Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}},
-		Base: roundTripper(func(r *http.Request) (*http.Response, error) {
-			res, err := first.RoundTrip(r)
-			if err != nil {
-				return nil, err
+			used := func() int64 {
+				return standing(t, g, policy, core.Must(outbound.ByHost(request(t, t.Context(), url)))).Used
 			}
-			_ = res.Body.Close() // as one that sends again
-			return nil, &net.OpError{Op: "dial", Err: errors.New("refused")}
-		}),
-	})
-	if _, err := get(t, tr, u.URL); err == nil {
-		t.Fatal("no error")
-	}
-	if err := g.Close(t.Context()); err != nil { // waits for refunds
-		t.Fatal(err)
-	}
-	key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
-	if n := standing(t, other, policy, key).Used; n != 1 {
-		t.Errorf("%d used", n)
+			if url != u.URL {
+				gatetest.Eventually(t, name+": the cost is refunded", func() bool { return used() == 0 })
+			} else if n := used(); n != 3 {
+				t.Errorf("%s: %d used", name, n)
+			}
+		}
 	}
 }
 
-// A request whose slot is lost before it is sent asks again, and sends once.
+// A request whose slot is lost before it is sent asks again, and sends once: after its last question, or
+// while it waits for a rule.
 func TestSlotLostBeforeSending(t *testing.T) {
-	lost := make(chan struct{}, 1)
-	var slot *outbound.Slot
-	key := gatetest.Key(t, "example.com")
-	evicted := false
-	observe := func(_ context.Context, e core.Event) {
-		switch e := e.(type) {
-		case *semaphore.LeaseEvent:
-			if e.Kind == semaphore.LeaseEvicted {
-				lost <- struct{}{}
+	for _, waits := range []bool{false, true} {
+		lost := make(chan struct{}, 1)
+		var slot *outbound.Slot
+		evicted := false
+		evictOnce := func() {
+			if !evicted {
+				evicted = true
+				evict(t, slot, gatetest.Key(t, "example.com"))
+				<-lost
 			}
-		case *core.DecisionEvent: // of the last question before the second request is sent
-			if evicted || e.Op != core.OpDecide || e.Decision.At(0).Policy.Name() != "cooldown" {
-				return
-			}
-			n := 0
-			for range e.Decision.Results() {
-				n++
-			}
-			if n > 1 {
-				return
-			}
-			evicted = true
-			all, _, err := slot.Semaphore.Holders(t.Context(), key)
-			if err != nil || len(all) != 1 {
-				t.Error(all, err)
-				return
-			}
-			if _, err := slot.Semaphore.Evict(t.Context(), key, all[0].ID); err != nil {
-				t.Error(err)
-			}
-			<-lost
 		}
-	}
-	g := gatetest.Memory(t, core.Config{Observe: observe})
-	slot = slotOf(t, g, 1)
-	slot.Caps[0].Key = outbound.ByHost
-	sent := 0
-	tr := transport(t, outbound.Config{
-		Gate: g, Slot: slot, MaxWait: time.Minute,
-		Rules: []outbound.Rule{{Policy: gatetest.Limited(t, "a", core.TokenBucket{Rate: 20, Per: time.Second, Burst: 1}), Key: outbound.ByHost}},
-		Base: roundTripper(func(r *http.Request) (*http.Response, error) {
-			if sent++; r.Context().Err() != nil {
-				t.Error(context.Cause(r.Context()))
+		g := gatetest.Memory(t, core.Config{Observe: func(_ context.Context, e core.Event) {
+			switch e := e.(type) {
+			case *semaphore.LeaseEvent:
+				if e.Kind == semaphore.LeaseEvicted {
+					lost <- struct{}{}
+				}
+			case *core.DecisionEvent:
+				if !waits && e.Op == core.OpDecide && e.Decision.Len() == 1 {
+					evictOnce()
+				}
 			}
-			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
-		}),
-	})
-	for range 2 {
-		if _, err := get(t, tr, "http://example.com/"); err != nil {
-			t.Fatal(err)
+		}})
+		slot = slotOf(t, g, 1)
+		slot.Caps[0].Key = outbound.ByHost
+		sent := 0
+		tr := transport(t, outbound.Config{
+			Gate: g, Slot: slot, MaxWait: time.Minute,
+			Rules: []outbound.Rule{{Policy: gatetest.Limited(t, "a", core.TokenBucket{Rate: 20, Per: time.Second, Burst: 1}), Key: outbound.ByHost}},
+			Base: roundTripper(func(r *http.Request) (*http.Response, error) {
+				if sent++; r.Context().Err() != nil {
+					t.Error(context.Cause(r.Context()))
+				}
+				return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+			}),
+			Observe: func(_ context.Context, e core.Event) {
+				if waits && e.EventName() == "wait" {
+					evictOnce()
+				}
+			},
+		})
+		for range 2 {
+			if _, err := get(t, tr, "http://example.com/"); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if sent != 2 || !evicted {
-		t.Errorf("%d sent, evicted %v", sent, evicted)
+		if sent != 2 || !evicted {
+			t.Errorf("%d sent, evicted %v", sent, evicted)
+		}
 	}
 }
 
@@ -242,13 +231,7 @@ func TestLostSlotCancelsItsRequest(t *testing.T) {
 		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
 		res := roundTrip(t, tr, request(t, t.Context(), u.URL))
 		key, _ := outbound.ByCredential(request(t, t.Context(), u.URL))
-		all, _, err := slot.Semaphore.Holders(t.Context(), key)
-		if err != nil || len(all) != 1 {
-			t.Fatal(all, err)
-		}
-		if _, err := slot.Semaphore.Evict(t.Context(), key, all[0].ID); err != nil {
-			t.Fatal(err)
-		}
+		evict(t, slot, key)
 		if _, err := io.ReadAll(res.Body); !errors.Is(err, semaphore.ErrLeaseLost) {
 			t.Errorf("the body ends with %v", err)
 		}
@@ -471,38 +454,6 @@ func TestPoolSendsABodyOnce(t *testing.T) {
 	}
 	_, err = p.RoundTrip(r)
 	wantBusy(t, err, "inner")
-}
-
-// The refusals of requests that run at the same time are one reason to cool.
-func TestConcurrentGuessesAreOne(t *testing.T) {
-	eachGate(t, func(t *testing.T, g *core.Gate) {
-		const n = 20
-		all := make(chan struct{})
-		come := make(chan struct{}, n)
-		r := newRig(t, outbound.Config{Gate: g, Backoff: outbound.Backoff{First: time.Second, Most: time.Minute}})
-		done := make(chan struct{}, n)
-		for range n {
-			r.push(func(w http.ResponseWriter) {
-				come <- struct{}{}
-				<-all
-				refuse(429, "{}")(w)
-			})
-			go func() {
-				_, _ = get(t, r.tr, r.URL)
-				done <- struct{}{}
-			}()
-		}
-		for range n {
-			<-come
-		}
-		close(all)
-		for range n {
-			<-done
-			if e := <-r.cooled; e.For > time.Second {
-				t.Errorf("cools for %v", e.For)
-			}
-		}
-	})
 }
 
 // A refusal is read too if the caller has asked for a compressed body, and it gets that as it is.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -135,49 +134,6 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// A context that ends at a refusal settles it before the request gets a new body. The race detector
-// sees whether both use the request at a time.
-func TestRetryOfARequestWhoseContextEnds(t *testing.T) {
-	settled := make(chan error, 1)
-	g := gatetest.Memory(t, core.Config{Observe: func(_ context.Context, e core.Event) {
-		if e, ok := e.(*core.ReservationEvent); ok {
-			settled <- e.Err
-		}
-	}})
-	ctx, cancel := context.WithCancel(t.Context())
-	settles := make(chan struct{})
-	tr := transport(t, outbound.Config{
-		Gate: g, MaxWait: time.Minute, Retry: outbound.Retry{Max: 1},
-		Base: roundTripper(func(*http.Request) (*http.Response, error) {
-			cancel()
-			return &http.Response{StatusCode: 429, Body: io.NopCloser(strings.NewReader("slow down"))}, nil
-		}),
-		Rules: []outbound.Rule{{
-			Policy: gatetest.Limited(t, "a", gatetest.Frozen(10)), Key: outbound.ByHost,
-			Settle: func(*http.Request, *http.Response, int64) int64 {
-				close(settles)
-				return 0
-			},
-		}},
-	})
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://example.com/", strings.NewReader("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.GetBody = func() (io.ReadCloser, error) {
-		<-settles
-		return io.NopCloser(strings.NewReader("x")), nil
-	}
-	res, err := tr.RoundTrip(r)
-	if err != nil || res.StatusCode != 429 {
-		t.Fatal(res, err)
-	}
-	_ = res.Body.Close()
-	if err := <-settled; err != nil {
-		t.Error(err)
-	}
-}
-
 // Refusals that say nothing of other requests, in pairs of headers.
 const (
 	tooLarge = `{"error":{"message":"This request requires more credits, or fewer max_tokens. You requested up to 9 tokens, but can only afford 3."}}`
@@ -207,7 +163,7 @@ func TestRemainingLowers(t *testing.T) {
 					Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost, Limit: "requests"}},
 					Observe: func(_ context.Context, e core.Event) {
 						if e, ok := e.(*outbound.LowerEvent); ok {
-							if e.Err != nil || fmt.Sprint(e.Remaining) != told || e.Policy != policy {
+							if e.Err != nil || fmt.Sprint(e.Remaining) != told || e.Policy != policy || e.EventName() != "lower" {
 								t.Errorf("%+v", e)
 							}
 							lowered += e.Spent
@@ -293,34 +249,6 @@ func TestNothingLeftUntilTheReset(t *testing.T) {
 			r.want("", 200)
 		})
 	}
-}
-
-// Many responses that tell the same at the same time lower it once.
-func TestRemainingLowersOnce(t *testing.T) {
-	eachGate(t, func(t *testing.T, g *core.Gate) {
-		const together = 20
-		var arrived sync.WaitGroup
-		arrived.Add(together)
-		policy := gatetest.Limited(t, "a", gatetest.Frozen(100))
-		r := newRig(t, outbound.Config{Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost, Limit: "requests"}}})
-		var done sync.WaitGroup
-		for range together {
-			r.push(func(w http.ResponseWriter) {
-				arrived.Done()
-				arrived.Wait()
-				w.Header().Set("x-ratelimit-remaining-requests", "50")
-			})
-			done.Go(func() {
-				if _, err := get(t, r.tr, r.URL); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		done.Wait()
-		if n := r.used(policy); n != 50 {
-			t.Errorf("%d used", n)
-		}
-	})
 }
 
 // A count lowers the rule that names its limit, and no other one. None lowers what fills a leaky bucket,
