@@ -9,10 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 )
-
-func now() time.Time { return time.Now() }
 
 // watch ends the pass when the body of a response has been read to its end, breaks off or is
 // closed, or when the context of the request ends. It ends the pass now if the whole body is in

@@ -100,14 +100,10 @@ var errNoResponse = errors.New("outbound: Base returned neither a response nor a
 
 // explain adds to an error that the slot was lost.
 func (p *pass) explain(err error) error {
-	cause := context.Cause(p.ctx)
-	if !errors.Is(cause, semaphore.ErrLeaseLost) {
-		return err
+	if cause := context.Cause(p.ctx); errors.Is(cause, semaphore.ErrLeaseLost) {
+		return fmt.Errorf("outbound: %w: %w", cause, err)
 	}
-	if errors.Is(err, cause) { // some transports return the cause
-		return wrapped(err)
-	}
-	return fmt.Errorf("outbound: %w: %w", cause, err)
+	return err
 }
 
 // end gives the slot back and settles the rules, unless that was done before.
@@ -174,7 +170,7 @@ func (p *pass) look(part []byte) {
 	if p.stream == nil || p.refused {
 		return
 	}
-	status, told := p.stream.Find(part, now())
+	status, told := p.stream.Find(part, time.Now())
 	if p.refused = told.Reason != signal.None; p.refused {
 		p.x.t.hub.Tasks.Go(func() { p.x.refused(status, told, p.sent) })
 	}

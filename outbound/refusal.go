@@ -50,7 +50,7 @@ func (s Scope) String() string { return scopes[min(int(s), len(scopes)-1)] }
 
 // read returns what a response tells. The head is the beginning of its body if its status may refuse.
 func (t *Transport) read(res *http.Response, head []byte) signal.Signal {
-	s := signal.Read(res.StatusCode, res.Header, head, now())
+	s := signal.Read(res.StatusCode, res.Header, head, time.Now())
 	if t.cfg.Read != nil {
 		if r, known := t.cfg.Read(res, head); known {
 			s.Reason = signal.Reason(r.Reason)

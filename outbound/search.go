@@ -191,6 +191,7 @@ func (s *search) ask(c *candidate, wait time.Duration) (res *http.Response, over
 	x, res, err := c.Transport.send(req, wait, s.yields, 0)
 	if err != nil {
 		if !s.goesOn(c, x, err) {
+			closeBody(x.req)
 			return nil, true, err
 		}
 	} else {

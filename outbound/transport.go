@@ -75,7 +75,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.cfg.Base.RoundTrip(req)
 	}
 	x, res, err := t.send(req, t.cfg.MaxWait, time.Time{}, t.cfg.Retry.Max)
-	if errors.Is(err, ErrBusy) {
+	if err != nil {
 		closeBody(x.req)
 	}
 	return res, err
@@ -89,28 +89,25 @@ func (t *Transport) CloseIdleConnections() {
 }
 
 // send waits for room for at most that long, of which it yields to others for a part, as mayWait says,
-// sends the request, and sends it again as often as that if it is refused. It leaves the body of a request that fails with a BusyError open and unread, so that
-// another Transport can send it. The exchange is not nil.
+// sends the request, and sends it again as often as that if it is refused. It leaves the body of a
+// request that fails open, and unread if the request was not sent, so that another Transport can send
+// it. The exchange is not nil.
 func (t *Transport) send(
 	req *http.Request, maxWait time.Duration, yields time.Time, retries int,
 ) (x *exchange, res *http.Response, err error) {
 	x, err = t.open(req)
 	defer func() { x.tell(res, err) }()
 	if err != nil {
-		closeBody(x.req)
 		return x, nil, err
 	}
 	x.mayWait(maxWait, yields)
 	for {
 		p, err := x.admit()
-		if res != nil && err != nil { // the refusal of the last try
+		switch {
+		case err != nil && res != nil: // the refusal of the last try
 			closeBody(x.req)
 			return x, res, nil
-		}
-		if err != nil {
-			if !errors.Is(err, ErrBusy) {
-				closeBody(x.req)
-			}
+		case err != nil:
 			return x, nil, err
 		}
 		res, err = p.send()
