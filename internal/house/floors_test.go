@@ -110,7 +110,7 @@ func isBelow(path string, modules []string) bool {
 	})
 }
 
-// A user of net/http links exactly the modules that docs/faq.md names.
+// A user of net/http links exactly the modules that docs/reference/faq.md names.
 func TestNethttpDependencies(t *testing.T) {
 	linked := modules(t, func(p listedPackage) bool { return p.ImportPath == module+"/adapters/nethttp" })
 	want := []string{

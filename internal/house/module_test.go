@@ -21,7 +21,7 @@ func TestFAQNamesModulesOfTests(t *testing.T) {
 	if block == nil {
 		t.Fatal("go.mod requires nothing")
 	}
-	page := read(t, "docs/faq.md")
+	page := read(t, "docs/reference/faq.md")
 	_, sentence, _ := strings.Cut(page, "are for tests alone:")
 	sentence, _, _ = strings.Cut(sentence, ".\n")
 	unlinked := 0
@@ -36,11 +36,11 @@ func TestFAQNamesModulesOfTests(t *testing.T) {
 			parts = parts[:len(parts)-1]
 		}
 		if !strings.Contains(sentence, parts[len(parts)-1]) {
-			t.Errorf("docs/faq.md does not name %s among the modules of tests", path)
+			t.Errorf("docs/reference/faq.md does not name %s among the modules of tests", path)
 		}
 	}
 	if named := strings.Count(sentence, ",") + 2; named != unlinked {
-		t.Errorf("docs/faq.md names %d modules of tests, and there are %d", named, unlinked)
+		t.Errorf("docs/reference/faq.md names %d modules of tests, and there are %d", named, unlinked)
 	}
 }
 
