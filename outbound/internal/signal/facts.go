@@ -75,36 +75,44 @@ const (
 	githubHeader = "X-Github-Request-Id"
 )
 
-// meaning is what an error code says.
+// meaning is what a status or an error code says. The strongest comes first.
 type meaning uint8
 
 const (
-	slow    meaning = iota + 1 // the caller is too fast; 0 is nothing
-	spent                      // money or a quota is used up
-	loaded                     // the provider has too much load
-	blocked                    // the account is too fast, whatever the model
+	spent   meaning = iota + 1 // money or a quota is used up; 0 is nothing
 	large                      // the request alone is above the limit, which no wait changes
+	blocked                    // the account is too fast, whatever the model
+	loaded                     // the provider has too much load
+	slow                       // the caller is too fast
 	quota                      // slow with a status of 429, and otherwise spent
 	meanings
 )
 
-// statuses are those with which servers refuse: always, if the response tells a wait, or if its error
-// means one of these. Otherwise a 403 or 400 is of the request, and one of 500 and above may be of one
-// server of many.
-var statuses = map[int]struct {
-	refuses, waits bool
-	means          []meaning
+// meant is what follows from a meaning.
+var meant = [meanings]struct {
+	reason Reason
+	scope  Scope
 }{
-	http.StatusTooManyRequests:     {refuses: true},
-	statusCapacityExceeded:         {refuses: true},
-	statusOverloaded:               {refuses: true},
-	http.StatusInternalServerError: {means: []meaning{loaded}},
-	http.StatusBadGateway:          {waits: true, means: []meaning{slow, loaded}},
-	http.StatusServiceUnavailable:  {waits: true, means: []meaning{slow, loaded}},
-	http.StatusGatewayTimeout:      {waits: true, means: []meaning{slow, loaded}},
-	http.StatusForbidden:           {waits: true, means: []meaning{slow, blocked}}, // GitHub, older APIs of Google
-	http.StatusBadRequest:          {means: []meaning{slow}},                       // AWS, Linear; Anthropic: no credit
-	http.StatusPaymentRequired:     {means: []meaning{large}},                      // otherwise spent
+	spent: {Spent, Account}, large: {Slow, Request}, blocked: {Slow, Account}, loaded: {Loaded, Model}, slow: {Slow, Model},
+}
+
+// statuses are those with which servers refuse: what a status says alone, what it says with a wait, and
+// which meanings of an error it heeds beside spent. One that says something alone heeds all. Otherwise a
+// 403 or 400 is of the request, and one of 500 and above may be of one server of many.
+var statuses = map[int]struct {
+	alone, waits meaning
+	heeds        []meaning
+}{
+	http.StatusTooManyRequests:     {alone: slow, waits: slow},
+	statusCapacityExceeded:         {alone: loaded, waits: loaded},
+	statusOverloaded:               {alone: loaded, waits: loaded},
+	http.StatusPaymentRequired:     {alone: spent, waits: spent},
+	http.StatusInternalServerError: {heeds: []meaning{loaded}},
+	http.StatusBadGateway:          {waits: loaded, heeds: []meaning{slow, loaded}},
+	http.StatusServiceUnavailable:  {waits: loaded, heeds: []meaning{slow, loaded}},
+	http.StatusGatewayTimeout:      {waits: loaded, heeds: []meaning{slow, loaded}},
+	http.StatusForbidden:           {waits: slow, heeds: []meaning{slow, blocked}}, // GitHub, older APIs of Google
+	http.StatusBadRequest:          {heeds: []meaning{slow}},                       // AWS, Linear; Anthropic: no credit
 }
 
 // Statuses without a name in package http.

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// limit is one limit of a response: what the headers of its members have, such as "remaining".
+// limit names one limit of a response.
 type limit struct {
 	family *family
 	name   string
-	of     map[string][]string
 }
 
 // maxWindows bounds the limits that are read of one response.
@@ -21,62 +20,65 @@ func (r *response) readHeaders() {
 	for name, values := range r.header {
 		for i := range families {
 			if rest, ok := strings.CutPrefix(name, families[i].prefix); ok {
-				r.set(&families[i], strings.ToLower(rest), values)
+				r.readHeader(&families[i], strings.ToLower(rest), values)
 				break
 			}
 		}
 	}
 	r.readFields()
-	for i := range r.limits {
-		r.build(&r.limits[i])
+	for l, members := range r.limits {
+		r.build(l, members)
 	}
 }
 
-// set keeps the values of a header for the member of a limit that the rest of its name states.
-func (r *response) set(f *family, rest string, values []string) {
+// readHeader reads the header of a member of a limit, which the rest of its name states.
+func (r *response) readHeader(f *family, rest string, values []string) {
 	member, name, _ := strings.Cut(rest, "-")
 	if at := strings.LastIndexByte(rest, '-'); f.last {
 		member = rest[at+1:]
 		name = rest[:max(0, at)]
 	}
-	if !slices.Contains(members, member) || name == overage {
-		return
-	}
 	if name == "after" { // docs.discord.com/developers/topics/rate-limits: X-RateLimit-Reset-After
 		name = ""
 	}
-	at := slices.IndexFunc(r.limits, func(l limit) bool { return l.family == f && l.name == name })
-	if at < 0 {
-		at = len(r.limits)
-		if at == maxWindows {
+	if slices.Contains(members, member) && name != overage {
+		r.add(limit{f, name}, member, values...)
+	}
+}
+
+// add keeps the values of a member of a limit.
+func (r *response) add(l limit, member string, values ...string) {
+	if r.limits == nil {
+		r.limits = make(map[limit]map[string][]string)
+	}
+	if r.limits[l] == nil {
+		if len(r.limits) == maxWindows {
 			return
 		}
-		r.limits = append(r.limits, limit{f, name, make(map[string][]string)})
+		r.limits[l] = make(map[string][]string)
 	}
-	of := r.limits[at].of
-	of[member] = append(of[member], values...)
+	r.limits[l][member] = append(r.limits[l][member], values...)
 }
 
 // readFields reads the structured field RateLimit of draft-ietf-httpapi-ratelimit-headers: the names of
 // -08 to -11 with their policies, and the members of -07.
 func (r *response) readFields() {
 	for _, part := range parts(r.header["Ratelimit"]) {
-		value, _, _ := strings.Cut(part, ";")
+		value, parameters, _ := strings.Cut(part, ";")
 		if member, of, ok := strings.Cut(value, "="); ok {
-			r.set(fieldFamily, strings.TrimSpace(member), []string{of})
+			r.add(limit{fieldFamily, ""}, strings.TrimSpace(member), of)
 			continue
 		}
-		left, ok := count(parameter(part, "r"))
-		w := Remaining{Name: nameOf(value), Remaining: left}
-		w.Reset = moment(parameter(part, "t"), r.now())
-		for _, policy := range parts(r.header["Ratelimit-Policy"]) {
-			if value, _, _ := strings.Cut(policy, ";"); nameOf(value) == w.Name {
-				w.Limit, _ = count(parameter(policy, "q"))
-				w.Window = period(policy)
-			}
+		l := limit{fieldFamily, nameOf(value)}
+		r.add(l, "remaining", parameter(parameters, "r"))
+		if t := parameter(parameters, "t"); t != "" {
+			r.add(l, "reset", t)
 		}
-		if w.Name != "" && ok {
-			r.windows = append(r.windows, w)
+	}
+	for _, policy := range parts(r.header["Ratelimit-Policy"]) {
+		value, parameters, _ := strings.Cut(policy, ";")
+		if q := parameter(parameters, "q"); q != "" {
+			r.add(limit{fieldFamily, nameOf(value)}, "limit", q+";"+parameters)
 		}
 	}
 }
@@ -84,60 +86,59 @@ func (r *response) readFields() {
 // nameOf returns what a string or a token of a structured field says, in lower case.
 func nameOf(value string) string { return strings.ToLower(strings.Trim(value, ` "`)) }
 
-// build reads a limit. If the lists of what is left and of the resets have equally many parts, as
-// those of Brave Search do, the parts at one place are of one window.
-func (r *response) build(l *limit) {
-	n := 1
-	if left := len(parts(l.of["remaining"])); left > 1 && left == len(parts(l.of["reset"])) {
-		n = left
+// build reads a limit of these members. If the lists of what is left and of the resets have equally many
+// parts, as those of Brave Search do, the parts at one place are of one window.
+func (r *response) build(l limit, members map[string][]string) {
+	left := len(parts(members["remaining"]))
+	if left < 2 || left != len(parts(members["reset"])) {
+		r.buildWindow(l, members)
+		return
 	}
-	for i := range n {
-		w, told := r.windowOf(l, func(member string) []string {
-			list := l.of[member]
-			if n > 1 {
-				list = parts(list)
-				list = list[min(i, len(list)):min(i+1, len(list))]
+	for i := range left {
+		of := make(map[string][]string)
+		for member, values := range members {
+			if all := parts(values); i < len(all) {
+				of[member] = all[i : i+1]
 			}
-			return list
-		})
-		if told {
-			r.windows = append(r.windows, w)
 		}
+		r.buildWindow(l, of)
 	}
 }
 
-// windowOf reads one window of a limit, whose members have these values, and reports whether they tell
-// what is left.
-func (r *response) windowOf(l *limit, of func(member string) []string) (w Remaining, told bool) {
-	w.Name = l.family.apart + l.name
+// buildWindow reads one window of a limit, if its members tell what is left.
+func (r *response) buildWindow(l limit, members map[string][]string) {
+	w := Remaining{Name: l.family.apart + l.name}
 	if l.name == "" {
 		w.Name = r.resource()
 	}
-	w.Remaining, told = least(parts(of("remaining")))
-	if slices.Contains(of("status"), rejected) { // Anthropic's unified limits, which subscriptions have
+	left, told := least(parts(members["remaining"]))
+	if slices.Contains(members["status"], rejected) { // Anthropic's unified limits, which subscriptions have
 		told = true
 	}
-	resets := of("reset")
+	w.Remaining = left
+	resets := members["reset"]
 	w.Reset = longest(resets, func(v string) time.Duration { return moment(v, r.now()) })
 	if w.Reset == 0 && len(resets) > 0 {
 		told = false // the reset is past, so what was left before it tells nothing
 	}
 	short, _, _ := strings.Cut(l.name[strings.LastIndexByte(l.name, '-')+1:], "_")
 	w.Window = periods[short]
-	limits := parts(of("limit"))
+	limits := parts(members["limit"])
 	if len(limits) > 0 {
 		var known bool
 		w.Limit, known = count(limits[0])
 		told = told && (!known || w.Limit > 0) // a limit of 0 is none
 	}
-	for _, policy := range append(parts(of("policy")), limits...) {
+	for _, policy := range append(parts(members["policy"]), limits...) {
 		if q, ok := count(policy); ok && q == w.Limit && period(policy) > 0 {
 			w.Window = period(policy)
 			break
 		}
 	}
 	w.Refills = l.family.refills && l.name != "" && w.Window == 0
-	return w, told
+	if told {
+		r.windows = append(r.windows, w)
+	}
 }
 
 // resource returns the name of a limit that has none in its headers.

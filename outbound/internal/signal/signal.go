@@ -93,7 +93,7 @@ type response struct {
 	status   int
 	header   http.Header
 	received time.Time
-	limits   []limit
+	limits   map[limit]map[string][]string // the values of the members of each
 	windows  []Remaining
 	failure  failure
 	message  string // of the failure, in lower case
@@ -102,55 +102,39 @@ type response struct {
 
 // refusal returns what a response tells that says to wait for that long, without what is left.
 func (r *response) refusal(wait time.Duration) (s Signal) {
-	s.Reason = r.reason(wait)
-	if s.Reason == None {
+	m := r.meaning(wait)
+	if m == 0 {
 		return s
 	}
-	s.Scope = r.scope(s.Reason, wait)
-	if s.Scope != Request {
-		s.Wait = wait
+	s.Reason = meant[m].reason
+	s.Scope = meant[m].scope
+	switch {
+	case m == large:
+		return s
+	case r.ofRoute():
+		s.Scope = Route
+	case s.Scope == Account: // as the error says
+	case r.deniesAccount(), len(r.quotas()) > 0 && !anyContains(r.quotas(), "permodel"),
+		s.Reason == Loaded && wait > 0 && !anyContains([]string{r.message}, "model"):
+		s.Scope = Account
 	}
+	if r.ofDay() {
+		s.Reason = Spent
+	}
+	s.Wait = wait
 	return s
 }
 
-// reason returns why the server refuses.
-func (r *response) reason(wait time.Duration) Reason {
+// meaning returns the strongest meaning of a response, or 0 if it refuses nothing.
+func (r *response) meaning(wait time.Duration) meaning {
 	status := statuses[r.status]
-	refuses := status.refuses || status.waits && wait > 0 ||
-		slices.ContainsFunc(status.means, func(m meaning) bool { return r.means[m] })
-	switch {
-	case r.means[spent]:
-		return Spent
-	case r.status == http.StatusPaymentRequired && !refuses:
-		return Spent
-	case !refuses:
-		return None
-	case r.means[large]:
-		return Slow
-	case r.ofDay():
-		return Spent
-	case r.status >= statusCapacityExceeded, r.means[loaded]:
-		return Loaded
-	}
-	return Slow
-}
-
-// scope returns whom a refusal concerns, as far as the response tells.
-func (r *response) scope(reason Reason, wait time.Duration) Scope {
-	switch {
-	case r.means[large] && !r.means[spent]:
-		return Request
-	case r.ofRoute():
-		return Route
-	case r.status == http.StatusPaymentRequired, r.means[spent], r.means[blocked], r.deniesAccount():
-		return Account
-	case len(r.quotas()) > 0:
-		if anyContains(r.quotas(), "permodel") {
-			return Model
+	for m := spent; m < quota; m++ {
+		if r.means[m] && (m == spent || status.alone != 0 || slices.Contains(status.heeds, m)) {
+			return m
 		}
-		return Account
-	case reason == Loaded && wait > 0 && !anyContains([]string{r.message}, "model"):
-		return Account
 	}
-	return Model
+	if wait > 0 {
+		return status.waits
+	}
+	return status.alone
 }
