@@ -260,7 +260,13 @@ func TestClientLeavesTheQueue(t *testing.T) {
 			defer first.Close()
 			<-entered
 			second := send()
-			<-queued
+			if place := <-queued; place != 0 {
+				t.Errorf("it waits at place %d", place)
+			}
+			third := get(g.Handler(http.HandlerFunc(ok)), as("acme", "ann"))
+			if s := body(t, third); third.StatusCode != 429 || !strings.Contains(s, "queue is full") {
+				t.Errorf("above MaxWaiters: %d, %s", third.StatusCode, s)
+			}
 			gatetest.NoError(t, second.Close())
 			holders(t, s, "acme", 1)
 			end <- struct{}{}

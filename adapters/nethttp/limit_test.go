@@ -324,35 +324,6 @@ func forged(change ...func(*http.Request)) *http.Request {
 	return r
 }
 
-func TestLevelsFindTheHolders(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, gate *core.Gate) {
-		g, s := chat(t, gate, func(cfg *nethttp.Config) {
-			cfg.Plan = func(*http.Request) (core.Plan, error) {
-				return plan{caps: map[string][3]int64{cfg.Slot.Caps[1].Name: {1}}}, nil
-			}
-			cfg.Slot.Skip = func(r *http.Request) bool { return r.Header.Get("X-User") == "root" }
-		})
-		o := newRunning(t, g)
-		o.enter(as("acme", "ann"))
-		caps, err := g.Caps(forged(as("acme", "ann")))
-		if err != nil || len(caps) != 2 || caps[0].Limit != 3 || caps[1].Limit != 1 {
-			t.Fatalf("%+v, %v", caps, err)
-		}
-		held, waiting, err := s.Holders(t.Context(), caps[0].Key)
-		if err != nil || len(held) != 1 || waiting != 0 {
-			t.Errorf("%+v, %d wait, %v", held, waiting, err)
-		}
-		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: caps}); !errors.Is(err, semaphore.ErrFull) {
-			t.Errorf("the caps are not those of the request: %v", err)
-		}
-		if caps, err := g.Caps(forged(as("acme", "root"))); caps != nil || err != nil {
-			t.Errorf("a skipped request has %+v, %v", caps, err)
-		}
-		o.leave()
-	})
-}
-
 func TestLevelsHaveShares(t *testing.T) {
 	g, _ := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
 		users := &cfg.Slot.Caps[1]

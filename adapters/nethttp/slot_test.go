@@ -196,52 +196,6 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-func TestConcurrencyWaits(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, gate *core.Gate) {
-		queued := make(chan int, 10)
-		g, s := chat(t, gate, func(cfg *nethttp.Config) {
-			cfg.Slot.MaxWait = generous
-			cfg.Slot.OnQueue = func(r *http.Request, position int) {
-				if r.Header.Get("X-User") == "" {
-					t.Error("of another request")
-				}
-				queued <- position
-			}
-		})
-		o := newRunning(t, g)
-		o.enter(as("acme", "ann"))
-		o.enter(as("acme", "ann"))
-		o.request(as("acme", "ann"))
-		if position := <-queued; position != 0 {
-			t.Errorf("position %d", position)
-		}
-
-		r := o.refused(as("acme", "ann"))
-		if s := body(t, r); r.StatusCode != 429 || !strings.Contains(s, "queue is full") {
-			t.Errorf("the queue is full: %d, %s", r.StatusCode, s)
-		}
-		o.end <- struct{}{}
-		<-o.entered // the request that waited
-		answers(t, o.answer(), 200)
-
-		// A request whose client leaves the queue is not charged.
-		ctx, cancel := context.WithCancel(t.Context())
-		o.request(as("acme", "ann"), func(r *http.Request) { *r = *r.WithContext(ctx) })
-		<-queued
-		cancel()
-		answers(t, o.answer(), 503)
-		o.leave()
-		o.leave()
-		holders(t, s, "acme", 0)
-		o.enter(as("acme", "ann"))
-		o.leave()
-		if r := get(o.handlerOnce(), as("acme", "ann")); r.Header.Get("RateLimit") != `"requests";r=5` {
-			t.Errorf("RateLimit %s after five", r.Header.Get("RateLimit"))
-		}
-	})
-}
-
 // handlerOnce returns the handler for one request that ends when it is admitted.
 func (o *running) handlerOnce() http.Handler {
 	go func() {
@@ -249,42 +203,6 @@ func (o *running) handlerOnce() http.Handler {
 		o.end <- struct{}{}
 	}()
 	return o.handler
-}
-
-// Close refuses new and queued requests and lets running ones end.
-func TestConcurrencyDrains(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, gate *core.Gate) {
-		queued := make(chan int, 1)
-		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
-			cfg.Slot.MaxWait = generous
-			cfg.Slot.OnQueue = func(_ *http.Request, position int) { queued <- position }
-		})
-		o := newRunning(t, g)
-		running := o.enter(as("acme", "ann"))
-		o.enter(as("acme", "ann"))
-		o.request(as("acme", "ann"))
-		<-queued
-
-		closed := make(chan error)
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), generous)
-			defer cancel()
-			closed <- gate.Close(ctx)
-		}()
-		if r := o.answer(); r.StatusCode != 503 || r.Header.Get("Retry-After") == "" {
-			t.Errorf("queued request: %d, %v", r.StatusCode, r.Header)
-		}
-		if r := o.refused(as("acme", "bob")); r.StatusCode != 503 || r.Header.Get("Retry-After") != "1" {
-			t.Errorf("new request: %d, %v", r.StatusCode, r.Header)
-		}
-		if err := running.Err(); err != nil {
-			t.Errorf("running request: %v", err)
-		}
-		o.leave()
-		o.leave()
-		gatetest.Worked(t, <-closed)
-	})
 }
 
 func TestLostLease(t *testing.T) {
@@ -295,7 +213,11 @@ func TestLostLease(t *testing.T) {
 		})
 		o := newRunning(t, g)
 		ctx := o.enter(as("acme", "ann"))
-		key := tenantKey(t, "acme")
+		caps, err := g.Caps(forged(as("acme", "ann")))
+		if err != nil || len(caps) != 2 {
+			t.Fatal(caps, err)
+		}
+		key := caps[0].Key
 		held, _, err := s.Holders(t.Context(), key)
 		if err != nil || len(held) != 1 || held[0].Meta["user"] != "ann" {
 			t.Fatalf("%+v, %v", held, err)
@@ -349,6 +271,9 @@ func TestConcurrencySkips(t *testing.T) {
 	}))
 	if r := get(h, as("acme", "root")); r.StatusCode != 200 || r.Header.Get("RateLimit-Policy") != `"requests";q=10` {
 		t.Errorf("%d, %v", r.StatusCode, r.Header)
+	}
+	if caps, err := g.Caps(forged(as("acme", "root"))); caps != nil || err != nil {
+		t.Errorf("it has %+v, %v", caps, err)
 	}
 	if r := get(h, func(r *http.Request) { r.Header.Set("X-Tenant", "acme") }); r.StatusCode != 400 {
 		t.Errorf("without a user: %d", r.StatusCode)
