@@ -13,14 +13,10 @@ import (
 
 func ExampleNew() {
 	var live admin.Live
-	gate, err := core.NewMemory(core.Config{Observe: live.Observe})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	gate := core.Must(core.NewMemory(core.Config{Observe: live.Observe}))
 	defer func() { _ = gate.Close(context.Background()) }()
 	api := core.Must(core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(100)}))
-	page, err := admin.New(admin.Config{
+	page := core.Must(admin.New(admin.Config{
 		Gate: gate, Policies: []*core.Policy{api}, Live: &live,
 		Read: func(r *http.Request) (string, error) {
 			if name, password, _ := r.BasicAuth(); password == "secret" { // of your own authentication
@@ -28,11 +24,7 @@ func ExampleNew() {
 			}
 			return "", errors.New("unknown")
 		},
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	}))
 	mux := http.NewServeMux()
 	mux.Handle("/headgate/", http.StripPrefix("/headgate", page))
 	for _, password := range []string{"guess", "secret"} {

@@ -22,11 +22,7 @@ func ExampleRemoteIP() {
 }
 
 func ExampleTrustedProxies() {
-	byClient, err := keyfunc.TrustedProxies("10.0.0.0/8")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	byClient := keyfunc.Must(keyfunc.TrustedProxies("10.0.0.0/8"))
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.0.0.1:4711" // the proxy
@@ -38,17 +34,9 @@ func ExampleTrustedProxies() {
 // Do not read X-Forwarded-For with Header. The client writes the header, so that every request has
 // a new key and no limit holds.
 func ExampleTrustedProxies_incorrect() {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
 	byForwardedFor := keyfunc.Must(keyfunc.Header("X-Forwarded-For")) // wrong: use TrustedProxies
-	limit, err := nethttp.Limit(gate, "api", core.PerMinute(1), byForwardedFor)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	limit := core.Must(nethttp.Limit(gate, "api", core.PerMinute(1), byForwardedFor))
 	api := limit.Handler(http.NotFoundHandler())
 
 	for i := range 3 {
@@ -65,11 +53,7 @@ func ExampleTrustedProxies_incorrect() {
 }
 
 func ExampleForwarded() {
-	byClient, err := keyfunc.Forwarded("10.0.0.0/8")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	byClient := keyfunc.Must(keyfunc.Forwarded("10.0.0.0/8"))
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.0.0.1:4711"
@@ -80,11 +64,7 @@ func ExampleForwarded() {
 
 func ExampleClient() {
 	client := keyfunc.Client{Proxies: []string{"10.0.0.0/8"}, IPv6Bits: 48}
-	byClient, err := client.Key()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	byClient := keyfunc.Must(client.Key())
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.0.0.1:4711"
@@ -104,21 +84,9 @@ func ExampleHeader() {
 			next.ServeHTTP(w, r)
 		})
 	}
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	byAPIKey, err := keyfunc.Header("X-Api-Key")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	limit, err := nethttp.Limit(gate, "api", core.PerMinute(1), byAPIKey)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
+	byAPIKey := keyfunc.Must(keyfunc.Header("X-Api-Key"))
+	limit := core.Must(nethttp.Limit(gate, "api", core.PerMinute(1), byAPIKey))
 	hello := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	api := authenticate(limit.Handler(hello))
 
@@ -141,17 +109,9 @@ func ExampleHeader_incorrect() {
 	unauthorized := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 	})
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
 	byAPIKey := keyfunc.Must(keyfunc.Header("X-Api-Key"))
-	limit, err := nethttp.Limit(gate, "guesses", core.PerMinute(1), byAPIKey) // wrong: use RemoteIP
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	limit := core.Must(nethttp.Limit(gate, "guesses", core.PerMinute(1), byAPIKey)) // wrong: use RemoteIP
 	api := limit.Handler(unauthorized)
 
 	for i := range 3 {
@@ -169,17 +129,13 @@ func ExampleHeader_incorrect() {
 
 func ExampleClaim() {
 	type tokenKey struct{} // of the middleware that verifies tokens
-	bySubject, err := keyfunc.Claim(func(ctx context.Context) map[string]any {
+	bySubject := keyfunc.Must(keyfunc.Claim(func(ctx context.Context) map[string]any {
 		claims, _ := ctx.Value(tokenKey{}).(map[string]any)
 		return claims
-	}, "sub")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	}, "sub"))
 
 	r := httptest.NewRequest("GET", "/", nil)
-	_, err = bySubject(r)
+	_, err := bySubject(r)
 	fmt.Println(err)
 	verified := context.WithValue(r.Context(), tokenKey{}, map[string]any{"sub": "bob"})
 	fmt.Println(bySubject(r.WithContext(verified)))
@@ -189,11 +145,7 @@ func ExampleClaim() {
 }
 
 func ExampleJoin() {
-	byClientAndMethod, err := keyfunc.Join(keyfunc.RemoteIP(), keyfunc.Method())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	byClientAndMethod := keyfunc.Must(keyfunc.Join(keyfunc.RemoteIP(), keyfunc.Method()))
 
 	r := httptest.NewRequest("HEAD", "/", nil)
 	r.RemoteAddr = "192.0.2.7:4711"
@@ -203,17 +155,13 @@ func ExampleJoin() {
 
 func ExampleOr() {
 	byAPIKey := keyfunc.Must(keyfunc.Header("X-Api-Key"))
-	byClient, err := keyfunc.Or(byAPIKey, keyfunc.RemoteIP())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	byClient := keyfunc.Must(keyfunc.Or(byAPIKey, keyfunc.RemoteIP()))
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "192.0.2.7:4711"
 	fmt.Println(byClient(r))
 	r.Header["X-Api-Key"] = []string{"one", "two"} // Or does not fall back from this
-	_, err = byClient(r)
+	_, err := byClient(r)
 	fmt.Println(err)
 	// Output:
 	// 1:192.0.2.7 <nil>
@@ -222,11 +170,7 @@ func ExampleOr() {
 
 func ExampleHMAC() {
 	secret := []byte("16 or more random bytes") // from the configuration
-	byHiddenAddress, err := keyfunc.HMAC(secret, keyfunc.RemoteIP())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	byHiddenAddress := keyfunc.Must(keyfunc.HMAC(secret, keyfunc.RemoteIP()))
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "192.0.2.7:4711"

@@ -16,16 +16,13 @@ import (
 )
 
 func Example() {
-	set, err := plans.ParseSet([]byte(`
+	set := core.Must(plans.ParseSet([]byte(`
 default: free
 plans:
   free: {limits: {api: {rate: 2, per: 1m}}}
   pro: {limits: {api: {rate: 100, per: 1m}}}
-`))
-	if err != nil {
-		log.Fatal(err)
-	}
-	book, err := plans.New(plans.Config{
+`)))
+	book := core.Must(plans.New(plans.Config{
 		Set: set, // or File, which is watched
 		Resolve: func(_ context.Context, tenant string) (string, error) {
 			if tenant == "acme" {
@@ -33,21 +30,12 @@ plans:
 			}
 			return "", nil // the default plan
 		},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	defer book.Close()
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	api, err := core.NewPolicy(core.PolicyConfig{
+	gate := core.Must(core.NewMemory(core.Config{}))
+	api := core.Must(core.NewPolicy(core.PolicyConfig{
 		Name: "api", Algorithm: core.PerMinute(1), // of a plan that does not name it
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	for _, tenant := range []string{"acme", "globex"} {
 		user, err := core.NewKey(tenant, "user-1")
 		if err != nil {
@@ -73,43 +61,28 @@ plans:
 // The plan of a request is that of its organisation, team and user. Each level has a policy of its
 // own, and the refusal names the one that denies.
 func ExampleBook_Plan() {
-	set, err := plans.ParseSet([]byte(`
+	set := core.Must(plans.ParseSet([]byte(`
 default: free
 plans:
   free: {limits: {org-month: {rate: 0, burst: 100}, requests: {rate: 10, per: 1m}}}
   small-team: {limits: {team-day: {rate: 0, burst: 2}}}
   power-user: {limits: {requests: {rate: 500, per: 1m}}}
-`))
-	if err != nil {
-		log.Fatal(err)
-	}
-	book, err := plans.New(plans.Config{Set: set, Resolve: func(_ context.Context, tenant string) (string, error) {
+`)))
+	book := core.Must(plans.New(plans.Config{Set: set, Resolve: func(_ context.Context, tenant string) (string, error) {
 		return map[string]string{"team:search": "small-team", "user:ada": "power-user"}[tenant], nil
-	}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}}))
 	defer book.Close()
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
 	rule := func(name string, key keyfunc.Func) nethttp.Rule {
-		policy, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.Unlimited{}})
-		if err != nil {
-			log.Fatal(err)
-		}
+		policy := core.Must(core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.Unlimited{}}))
 		return nethttp.Rule{Policy: policy, Key: key}
 	}
 	// In a program, authentication stores them in the context; see keyfunc.ContextValue.
 	org, team, user := keyfunc.Must(keyfunc.Static("org:acme")), keyfunc.Must(keyfunc.Static("team:search")), keyfunc.Must(keyfunc.Static("user:ada"))
-	guard, err := nethttp.NewGuard(nethttp.Config{
+	guard := core.Must(nethttp.NewGuard(nethttp.Config{
 		Gate: gate, Scope: org, Plan: book.Plan(org, team, user),
 		Rules: []nethttp.Rule{rule("org-month", org), rule("team-day", team), rule("requests", user)},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	h := guard.Handler(http.NotFoundHandler())
 	for range 3 {
 		w := httptest.NewRecorder()
@@ -144,17 +117,11 @@ plans:
 }
 
 func ExampleBook_SetOverride() {
-	set, err := plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{
+	set := core.Must(plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{
 		"free": {Limits: map[string]core.Algorithm{"api": core.PerMinute(10)}},
 		"pro":  {Limits: map[string]core.Algorithm{"api": core.PerMinute(100)}},
-	}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	book, err := plans.New(plans.Config{Set: set}) // with a Client, all processes obey it
-	if err != nil {
-		log.Fatal(err)
-	}
+	}}))
+	book := core.Must(plans.New(plans.Config{Set: set})) // with a Client, all processes obey it
 	defer book.Close()
 	ctx := context.Background()
 	trial := plans.Override{Plan: "pro", Until: time.Now().Add(14 * 24 * time.Hour)}

@@ -2,7 +2,6 @@ package chigate_test
 
 import (
 	"fmt"
-	"log"
 	"net/http"
 	"net/http/httptest"
 
@@ -15,10 +14,7 @@ import (
 )
 
 func ExampleMiddleware() {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
 	r := chi.NewRouter()
 	r.Use(chigate.Middleware(core.Must(
 		nethttp.Limit(gate, "api", core.PerMinute(1), keyfunc.RemoteIP()))))

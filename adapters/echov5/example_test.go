@@ -2,7 +2,6 @@ package echov5gate_test
 
 import (
 	"fmt"
-	"log"
 	"net/http"
 	"net/http/httptest"
 
@@ -15,10 +14,7 @@ import (
 )
 
 func ExampleMiddleware() {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
 	e := echo.New()
 	e.Use(echov5gate.Middleware(core.Must(
 		nethttp.Limit(gate, "api", core.PerMinute(1), keyfunc.RemoteIP()))))
@@ -35,10 +31,7 @@ func ExampleMiddleware() {
 }
 
 func ExampleWithConfig() {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
 	api := core.Must(nethttp.Limit(gate, "api", core.DenyAll{}, keyfunc.RemoteIP()))
 	e := echo.New()
 	e.Use(echov5gate.WithConfig(api, echov5gate.Config{

@@ -2,7 +2,6 @@ package gingate_test
 
 import (
 	"fmt"
-	"log"
 	"net/http"
 	"net/http/httptest"
 
@@ -15,10 +14,7 @@ import (
 )
 
 func ExampleMiddleware() {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
 	engine.Use(gingate.Middleware(core.Must(
@@ -36,10 +32,7 @@ func ExampleMiddleware() {
 }
 
 func ExampleWithConfig() {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	gate := core.Must(core.NewMemory(core.Config{}))
 	api := core.Must(nethttp.Limit(gate, "api", core.DenyAll{}, keyfunc.RemoteIP()))
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"time"
@@ -19,19 +18,11 @@ import (
 // the same in every run. A service with several processes uses core.NewRedis.
 func newGate() *core.Gate {
 	clock := core.NewManualClock(time.Unix(1_800_000_000, 0))
-	gate, err := core.NewMemory(core.Config{Clock: clock.Now})
-	if err != nil {
-		log.Fatal(err)
-	}
-	return gate
+	return core.Must(core.NewMemory(core.Config{Clock: clock.Now}))
 }
 
 func newPolicy(name string, algorithm core.Algorithm) *core.Policy {
-	p, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: algorithm})
-	if err != nil {
-		log.Fatal(err)
-	}
-	return p
+	return core.Must(core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: algorithm}))
 }
 
 // request plays a GET request with these headers, each a name and a value.
@@ -51,11 +42,7 @@ var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 
 func ExampleLimit() {
 	gate := newGate()
-	api, err := nethttp.Limit(gate, "api", core.PerMinute(2), keyfunc.RemoteIP())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	api := core.Must(nethttp.Limit(gate, "api", core.PerMinute(2), keyfunc.RemoteIP()))
 	h := api.Handler(hello)
 	fmt.Println(request(h).Header().Get("RateLimit"))
 	fmt.Println(request(h).Header().Get("RateLimit"))
@@ -86,7 +73,7 @@ func ExampleGuard_Handler() {
 // Two rules are one decision. A request that the tenant's limit denies spends nothing of the
 // user's.
 func ExampleNewGuard() {
-	api, err := nethttp.NewGuard(nethttp.Config{
+	api := core.Must(nethttp.NewGuard(nethttp.Config{
 		Gate:  newGate(),
 		Scope: keyfunc.Must(keyfunc.Header("X-Tenant")), // behind authentication
 		Rules: []nethttp.Rule{{
@@ -96,11 +83,7 @@ func ExampleNewGuard() {
 			Policy: newPolicy("user", core.PerMinute(100)),
 			Key:    keyfunc.Must(keyfunc.Header("X-User")),
 		}},
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	}))
 	h := api.Handler(hello)
 	for range 3 {
 		w := request(h, "X-Tenant", "acme", "X-User", "ann")
@@ -114,21 +97,13 @@ func ExampleNewGuard() {
 
 func ExampleSlot() {
 	gate := newGate()
-	streams, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	chat, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Slot: &nethttp.Slot{
+	streams := core.Must(semaphore.New(gate, semaphore.Config{Name: "streams"}))
+	chat := core.Must(nethttp.NewGuard(nethttp.Config{Gate: gate, Slot: &nethttp.Slot{
 		Semaphore: streams,
 		Caps: []nethttp.Cap{
 			{Name: "streams", Key: keyfunc.Must(keyfunc.Header("X-User")), Limit: 1},
 		},
-	}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	}}))
 	second := chat.Handler(hello)
 	first := chat.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		fmt.Println("while the first runs:", request(second, "X-User", "ann").Code)
@@ -142,15 +117,11 @@ func ExampleSlot() {
 
 // Only failed logins count. A client that logs in successfully is not limited.
 func ExampleCountOnly() {
-	logins, err := nethttp.NewGuard(nethttp.Config{Gate: newGate(), Rules: []nethttp.Rule{{
+	logins := core.Must(nethttp.NewGuard(nethttp.Config{Gate: newGate(), Rules: []nethttp.Rule{{
 		Policy: newPolicy("logins", core.PerHour(2)),
 		Key:    keyfunc.RemoteIP(),
 		Settle: nethttp.CountOnly(http.StatusUnauthorized, http.StatusForbidden),
-	}}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	}}}))
 	login := logins.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Password") != "secret" {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -178,7 +149,7 @@ func (customer) Cap(string) (limit, share, floor int64) { return 0, 0, 0 }
 // The limits of a request are those of its customer's plan. Package plans has plans of a file.
 func ExampleConfig_plan() {
 	plans := map[string]customer{"ann's key": {"api": core.PerHour(1000)}}
-	api, err := nethttp.NewGuard(nethttp.Config{
+	api := core.Must(nethttp.NewGuard(nethttp.Config{
 		Gate: newGate(),
 		Rules: []nethttp.Rule{{
 			Policy: newPolicy("api", core.PerHour(10)), // of customers without a plan
@@ -187,11 +158,7 @@ func ExampleConfig_plan() {
 		Plan: func(r *http.Request) (core.Plan, error) {
 			return plans[r.Header.Get("X-Api-Key")], nil // a nil map names no policy
 		},
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	}))
 	h := api.Handler(hello)
 	fmt.Println(request(h, "X-Api-Key", "ann's key").Header().Get("RateLimit-Policy"))
 	fmt.Println(request(h, "X-Api-Key", "bob's key").Header().Get("RateLimit-Policy"))
@@ -202,7 +169,7 @@ func ExampleConfig_plan() {
 
 // The cost of a request is in its body. The handler reads the whole body again.
 func ExampleRule_costBody() {
-	tokens, err := nethttp.NewGuard(nethttp.Config{Gate: newGate(), Rules: []nethttp.Rule{{
+	tokens := core.Must(nethttp.NewGuard(nethttp.Config{Gate: newGate(), Rules: []nethttp.Rule{{
 		Policy:   newPolicy("tokens", core.TokenBucket{Burst: 1000}),
 		Key:      keyfunc.RemoteIP(),
 		CostBody: 1 << 16,
@@ -215,11 +182,7 @@ func ExampleRule_costBody() {
 			}
 			return ask.MaxTokens
 		},
-	}}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	}}}))
 	fmt.Println(request(tokens.Handler(hello)).Header().Get("RateLimit"))
 	// Output: "tokens";r=500
 }
@@ -304,15 +267,11 @@ func ExampleAdmitter() {
 
 // Clients that read X-RateLimit headers and want a line of text have a Dialect of their own.
 func ExampleDialect() {
-	api, err := nethttp.NewGuard(nethttp.Config{
+	api := core.Must(nethttp.NewGuard(nethttp.Config{
 		Gate:    newGate(),
 		Rules:   []nethttp.Rule{{Policy: newPolicy("api", core.PerMinute(1)), Key: keyfunc.RemoteIP()}},
 		Dialect: nethttp.Legacy{Refusal: nethttp.Refusal{PlainText: true}},
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	}))
 	h := api.Handler(hello)
 	request(h)
 	w := request(h)
@@ -348,15 +307,11 @@ func ExampleNewGuard_incorrect() {
 // the name from the query or from a header, and the rule only from the header, so guesses by the
 // query are not limited.
 func ExampleNoKey_incorrect() {
-	guard, err := nethttp.NewGuard(nethttp.Config{Gate: newGate(), Rules: []nethttp.Rule{{
+	guard := core.Must(nethttp.NewGuard(nethttp.Config{Gate: newGate(), Rules: []nethttp.Rule{{
 		Policy: newPolicy("guesses", core.PerHour(1)),
 		Key:    keyfunc.Must(keyfunc.Header("Login")),
 		NoKey:  nethttp.NoKeySkip, // wrong: keep NoKeyRefuse
-	}}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	}}}))
 	login := guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized) // the password is wrong
 	}))
@@ -375,18 +330,10 @@ func ExampleNoKey_incorrect() {
 // returned stays taken.
 func ExampleGuard_Admit_incorrect() {
 	gate := newGate()
-	streams, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	guard, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Slot: &nethttp.Slot{
+	streams := core.Must(semaphore.New(gate, semaphore.Config{Name: "streams"}))
+	guard := core.Must(nethttp.NewGuard(nethttp.Config{Gate: gate, Slot: &nethttp.Slot{
 		Semaphore: streams, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}},
-	}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	}}))
 	adapter := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			x := guard.Admit(r) // wrong: x.Finish is never called
@@ -409,13 +356,10 @@ func ExampleGuard_Admit_incorrect() {
 // A client reads what it has used. The clock of the example stands still.
 func ExampleGuard_Usage() {
 	gate := newGate()
-	api, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
+	api := core.Must(nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
 		Policy: newPolicy("day", core.Calendar{Limit: 1000, Every: core.PeriodDay, In: time.UTC}),
 		Key:    keyfunc.BearerToken(), // which an earlier middleware has checked
-	}}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}}}))
 	request(api.Handler(hello), "Authorization", "Bearer abc")
 	w := request(api.Usage(), "Authorization", "Bearer abc")
 	fmt.Println(w.Header().Get("Content-Type"))

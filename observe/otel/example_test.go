@@ -14,13 +14,9 @@ import (
 
 func Example() {
 	reader := metric.NewManualReader() // in a program, one that exports
-	signals, err := otelgate.New(otelgate.Config{
+	signals := core.Must(otelgate.New(otelgate.Config{
 		MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	}))
 	gate := core.Must(core.NewMemory(core.Config{Observe: signals.Observe}))
 	policy := core.Must(core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(60)}))
 	_, _ = gate.Decide(context.Background(), core.Charge{

@@ -16,11 +16,7 @@ import (
 
 func Example() {
 	registry := prometheus.NewRegistry()
-	metrics, err := promgate.New(promgate.Config{Registerer: registry})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	metrics := core.Must(promgate.New(promgate.Config{Registerer: registry}))
 	gate := core.Must(core.NewMemory(core.Config{Observe: metrics.Observe}))
 	if err := metrics.Watch(gate); err != nil {
 		fmt.Println(err)

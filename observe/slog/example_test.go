@@ -2,7 +2,6 @@ package sloggate_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 
@@ -17,13 +16,9 @@ func Example() {
 		}
 		return a
 	}
-	logs, err := sloggate.New(sloggate.Config{
+	logs := core.Must(sloggate.New(sloggate.Config{
 		Logger: slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	}))
 	gate := core.Must(core.NewMemory(core.Config{Observe: logs.Observe}))
 	policy := core.Must(core.NewPolicy(core.PolicyConfig{Name: "export", Algorithm: core.DenyAll{}}))
 	for range 3 {
