@@ -281,70 +281,46 @@ func TestClientLeavesTheQueue(t *testing.T) {
 
 // The handler reads a buffered body as it was sent. A body that cannot be read spends nothing.
 func TestBufferedBody(t *testing.T) {
-	broken := errors.New("broken")
-	for name, tt := range map[string]struct {
+	broken := errorReader{errors.New("broken")}
+	for _, c := range []struct {
+		name   string
 		body   io.Reader
 		length int64
-		most   int64 // limit of http.MaxBytesReader
 		status int
-		unread bool // bytes remain unread when the request is admitted
 	}{
-		"none":             {nil, 0, 0, 200, false},
-		"short":            {strings.NewReader("abc"), 3, 0, 200, false},
-		"as long":          {strings.NewReader("abcd"), 4, 0, 200, false},
-		"longer":           {strings.NewReader("abcde"), 5, 0, 200, true},
-		"unknown, short":   {strings.NewReader("abc"), -1, 0, 200, false},
-		"unknown, as long": {strings.NewReader("abcd"), -1, 0, 200, false},
-		"unknown, longer":  {strings.NewReader("abcdefgh"), -1, 0, 200, true},
-		"breaks off":       {io.MultiReader(strings.NewReader("ab"), errorReader{broken}), 4, 0, 400, false},
-		"breaks off late":  {io.MultiReader(strings.NewReader("abcd"), errorReader{broken}), -1, 0, 400, false},
-		"forbidden":        {strings.NewReader("abc"), -1, 2, 413, false},
+		{"none", http.NoBody, 0, 200},
+		{"short", strings.NewReader("abc"), 3, 200},
+		{"as long", strings.NewReader("abcd"), 4, 200},
+		{"longer", strings.NewReader("abcde"), 5, 200},
+		{"unknown, short", strings.NewReader("abc"), -1, 200},
+		{"unknown, as long", strings.NewReader("abcd"), -1, 200},
+		{"unknown, longer", strings.NewReader("abcdefgh"), -1, 200},
+		{"breaks off", io.MultiReader(strings.NewReader("ab"), broken), 4, 400},
+		{"breaks off late", io.MultiReader(strings.NewReader("abcd"), broken), -1, 400},
+		{"forbidden", http.MaxBytesReader(nil, io.NopCloser(strings.NewReader("abc")), 2), -1, 413},
 	} {
-		t.Run(name, func(t *testing.T) {
-			first := true
-			g, s := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
-				cfg.BufferBody = 4
-				cfg.Slot.MaxWait = generous
-				cfg.Observe = observed(func(a *nethttp.Admission) {
-					if first && (tt.status == 200) != (a.Err() == nil) || first && tt.status == 400 && !errors.Is(a.Err(), broken) {
-						t.Errorf("error %v", a.Err())
-					}
-					first = false
-				})
-			})
+		t.Run(c.name, func(t *testing.T) {
+			var errs []error
 			var sent bytes.Buffer
-			r := httptest.NewRequest(http.MethodPost, "/", nil)
-			as("acme", "ann")(r)
-			left := func() bool { return false }
-			if tt.body != nil {
-				if l, ok := tt.body.(*strings.Reader); ok {
-					left = func() bool { return l.Len() > 0 }
+			h := counted(t, func(cfg *nethttp.Config) {
+				cfg.BufferBody, cfg.MaxDelay = 4, 1
+				cfg.Observe = observed(func(a *nethttp.Admission) { errs = append(errs, a.Err()) })
+			}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if n := sent.Len(); n > 5 { // one more tells that the body is longer
+					t.Errorf("%d bytes are read before the handler runs", n)
 				}
-				r.Body, r.ContentLength = io.NopCloser(io.TeeReader(tt.body, &sent)), tt.length
+				echoBody(w, r)
+			}))
+			w := post(h, io.TeeReader(c.body, &sent), c.length)
+			if w.Code != c.status || c.status == 200 && w.Body.String() != sent.String() || c.status == 400 && !errors.Is(errs[0], broken.err) {
+				t.Errorf("status %d, %v: the handler reads %q of %q", w.Code, errs, w.Body, sent.String())
 			}
-			w := httptest.NewRecorder()
-			if tt.most > 0 {
-				r.Body = http.MaxBytesReader(w, r.Body, tt.most)
+			want := `"p";r=8`
+			if c.status != 200 {
+				want = `"p";r=9`
 			}
-			g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				if left() != tt.unread {
-					t.Errorf("unread: %v", left())
-				}
-				got, err := io.ReadAll(r.Body)
-				if err != nil || string(got) != sent.String() || left() {
-					t.Errorf("body %q of %q, %v", got, sent.String(), err)
-				}
-				gatetest.Worked(t, r.Body.Close())
-			})).ServeHTTP(w, r)
-			if w.Code != tt.status {
-				t.Errorf("status %d, want %d", w.Code, tt.status)
-			}
-			holders(t, s, "acme", 0)
-			want := `"requests";r=8`
-			if tt.status != 200 {
-				want = `"requests";r=9`
-			}
-			if got := get(g.Handler(http.HandlerFunc(ok)), as("acme", "ann")).Header.Get("RateLimit"); got != want {
+			sent.Reset()
+			if got := get(h).Header.Get("RateLimit"); got != want {
 				t.Errorf("RateLimit %s, want %s", got, want)
 			}
 		})

@@ -76,39 +76,6 @@ func (s *sdk) metrics(t testing.TB) map[string]float64 {
 	return values
 }
 
-// The value of each series is that which the events say.
-func TestValuesOfSeries(t *testing.T) {
-	s := newSDK()
-	s.cfg.Tenant = func(_ context.Context, e core.Event) string {
-		if d, ok := e.(*core.DecisionEvent); ok && len(d.Charges) > 0 {
-			return strings.Trim(d.Charges[0].Key.String(), "{}")
-		}
-		return ""
-	}
-	signals := s.signals(t)
-	g := eventtest.Gate(t, core.Config{Observe: signals.Observe})
-	policy, key := eventtest.Policy(t, "api", 2), eventtest.Key(t)
-	for range 5 {
-		gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}))(t)
-	}
-	for _, op := range []core.Op{core.OpCircuitOpened, core.OpCircuitClosed, core.OpCircuitOpened} {
-		signals.Observe(t.Context(), &core.ServerEvent{Op: op, Node: "a:1"})
-	}
-	got := s.metrics(t)
-	for line, want := range map[string]float64{
-		"headgate.requests policy=api,result=allowed,source=memory,tenant=acme": 2,
-		"headgate.requests policy=api,result=denied,source=memory,tenant=acme":  3,
-		"headgate.decisions operation=decide,source=memory":                     5,
-		"headgate.circuit.open node=a:1":                                        1,
-		"headgate.circuit.changes node=a:1,state=open":                          2,
-		"headgate.circuit.changes node=a:1,state=closed":                        1,
-	} {
-		if got[line] != want {
-			t.Errorf("%s is %v, want %v, in %v", line, got[line], want, got)
-		}
-	}
-}
-
 // Watch tells the round trips to Redis, and slots while they are held, until Close.
 func TestWatchReadsGate(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {

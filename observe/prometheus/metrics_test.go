@@ -106,25 +106,25 @@ func TestWatchReadsGate(t *testing.T) {
 			gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}))(t)
 		}
 		l := gatetest.Must(s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}}))(t)
-		got := gather(t, registry)
-		trips := got["headgate_round_trips_total"]
-		if len(trips) == 0 || trips[0].GetCounter().GetValue() < 4 || trips[0].GetLabel()[0].GetValue() == "" {
-			t.Errorf("round trips: %v", trips)
+		for name, least := range map[string]float64{
+			"headgate_round_trips_total": 4, "headgate_round_trip_calls_total": 4, "headgate_round_trip_time_seconds_total": 1e-9,
+		} {
+			nodes := values(t, registry, name)
+			for node, n := range nodes {
+				if len(nodes) != 1 || node == "" || n < least {
+					t.Errorf("%s of %q is %v", name, node, n)
+				}
+			}
+			if len(nodes) == 0 {
+				t.Errorf("%s has no value", name)
+			}
 		}
-		if calls := got["headgate_round_trip_calls_total"]; len(calls) == 0 || calls[0].GetCounter().GetValue() < 4 {
-			t.Errorf("calls: %v", calls)
-		}
-		if took := got["headgate_round_trip_time_seconds_total"]; len(took) == 0 || took[0].GetCounter().GetValue() <= 0 {
-			t.Errorf("time: %v", took)
-		}
-		held := got["headgate_active_request_leases"]
-		if len(held) != 1 || held[0].GetGauge().GetValue() != 1 {
+		if held := values(t, registry, "headgate_active_request_leases"); held["streams"] != 1 {
 			t.Errorf("slots: %v", held)
 		}
 		gatetest.NoError(t, l.Release(t.Context()))
-		held = gather(t, registry)["headgate_active_request_leases"]
-		if len(held) != 1 || held[0].GetGauge().GetValue() != 0 {
-			t.Errorf("slots after the release: %v", held)
+		if held, ok := values(t, registry, "headgate_active_request_leases")["streams"]; !ok || held != 0 {
+			t.Errorf("slots after the release: %v, %v", held, ok)
 		}
 	})
 }
