@@ -134,3 +134,47 @@ func ExampleBook_SetOverride() {
 	// pro <nil>
 	// plans: unknown plan: override.plan is "gold"
 }
+
+// A tenant that bought on the 17th has months from the 17th, and a smaller plan once what it has paid
+// for is over.
+func ExampleSubscription() {
+	set, err := plans.ParseSet([]byte(`
+default: free
+plans:
+  free: {limits: {tokens: {limit: 10, calendar: month, in: UTC, anchor: subscription}}}
+  pro:
+    limits:
+      tokens: {limit: 1000, calendar: month, in: UTC, anchor: subscription, then: {overage: 200}}
+`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	clock := core.NewManualClock(time.Date(2026, 3, 17, 8, 59, 59, 0, time.UTC))
+	book, err := plans.New(plans.Config{
+		Set: set, Clock: clock.Now,
+		Subscription: func(context.Context, string) (plans.Subscription, error) {
+			return plans.Subscription{
+				Plan: "pro", Anchor: time.Date(2026, 1, 17, 9, 0, 0, 0, time.UTC),
+				Next: "free", Renewal: time.Date(2026, 3, 17, 9, 0, 0, 0, time.UTC),
+			}, nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer book.Close()
+	for range 2 {
+		plan, err := book.For(context.Background(), "acme")
+		if err != nil {
+			log.Fatal(err)
+		}
+		tokens := plan.Algorithm("tokens").(core.Calendar)
+		period, _ := tokens.Period(clock.Now())
+		overage := plan.Algorithm("tokens.overage")
+		fmt.Println(tokens.Limit, "until", period.Until.Format(time.DateTime), "and an overage:", overage != nil)
+		clock.Advance(time.Second)
+	}
+	// Output:
+	// 1000 until 2026-03-17 09:00:00 and an overage: true
+	// 10 until 2026-04-17 09:00:00 and an overage: false
+}

@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -54,4 +55,59 @@ func PerModel(gate *core.Gate, upstream *url.URL) http.Handler {
 		Models:  map[string]llm.Model{"small": {}, "large": {}},
 	}))
 	return meter.Handler(httputil.NewSingleHostReverseProxy(upstream))
+}
+
+// Billed gives each tenant the month of its plan, and counts what that admits a second time, on a key
+// of the period, where bill reads it for 40 days after its last request. Key and period are those of
+// the clock, such as time.Now: a request at the edge of two periods is in one of them.
+func Billed(gate *core.Gate, book *plans.Book, next http.Handler, clock func() time.Time) (
+	handler http.Handler, bill func(ctx context.Context, tenant string, at time.Time) (used int64, err error),
+) {
+	month := core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "month", Algorithm: core.DenyAll{}, OnFailure: core.FailClosed,
+	}))
+	billed := core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "billed", Shadow: true, OnFailure: core.FailClosed,
+		Algorithm: core.TokenBucket{Burst: 1e15, Per: 40 * 24 * time.Hour}, // which is never spent
+	}))
+	periodOf := func(ctx context.Context, tenant string, at time.Time) (string, error) {
+		plan, err := book.For(ctx, tenant)
+		if err != nil {
+			return "", err
+		}
+		calendar, ok := plan.Algorithm("month").(core.Calendar)
+		if !ok {
+			return "none", nil // such as of a plan that denies
+		}
+		period, err := calendar.Period(at)
+		return period.From.UTC().Format(time.RFC3339), err
+	}
+	guard := core.Must(nethttp.NewGuard(nethttp.Config{
+		Gate: gate, Scope: byTenant, Plan: book.Plan(byTenant),
+		Rules: []nethttp.Rule{
+			{Policy: month, Key: keyfunc.Must(keyfunc.Static("all"))},
+			{Policy: billed, Key: func(r *http.Request) (string, error) {
+				tenant, err := byTenant(r)
+				if err != nil {
+					return "", err
+				}
+				return periodOf(r.Context(), tenant, clock())
+			}},
+		},
+	}))
+	return guard.Handler(next), func(ctx context.Context, tenant string, at time.Time) (int64, error) {
+		period, err := periodOf(ctx, tenant, at)
+		if err != nil {
+			return 0, err
+		}
+		key, err := core.NewKey(tenant, period)
+		if err != nil {
+			return 0, err
+		}
+		d, err := gate.Peek(ctx, core.Charge{Policy: billed, Key: key, Cost: core.NoCost})
+		if err != nil || d.Cause != nil {
+			return 0, errors.Join(err, d.Cause)
+		}
+		return d.At(0).Used, nil
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/plans"
 )
 
 // each runs a test in memory and on Redis.
@@ -339,4 +340,47 @@ func TestSoftLimit(t *testing.T) {
 			t.Errorf("answers %v", answers)
 		}
 	})
+}
+
+// The months that have ended are billed as they were admitted, each tenant's from its own day on.
+func TestBilledMonths(t *testing.T) {
+	t.Parallel()
+	clock := core.NewManualClock(time.Date(2028, 1, 30, 12, 0, 0, 0, time.UTC))
+	gate := gatetest.Memory(t, core.Config{Clock: clock.Now})
+	anchorOf := func(tenant string) time.Time { return time.Date(2027, 12, 27+len(tenant), 9, 0, 0, 0, time.UTC) }
+	book := core.Must(plans.New(plans.Config{
+		Set: core.Must(plans.ParseSet([]byte("default: free\nplans: {free: {limits: " +
+			"{month: {limit: 300, calendar: month, in: UTC, anchor: subscription}}}}"))),
+		Subscription: func(_ context.Context, tenant string) (plans.Subscription, error) {
+			return plans.Subscription{Anchor: anchorOf(tenant)}, nil
+		},
+		Clock: clock.Now,
+	}))
+	t.Cleanup(book.Close)
+	h, bill := Billed(gate, book, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), clock.Now)
+	type month struct {
+		tenant string
+		begins time.Time
+	}
+	admitted := make(map[month]int64)
+	for n := range 4000 {
+		clock.Advance(time.Duration(n%40) * time.Minute)
+		tenant := strings.Repeat("t", 1+n%4)
+		if serve(h, tenantRequest(tenant, "")).Code == http.StatusOK {
+			calendar := core.Calendar{Limit: 1, Every: core.PeriodMonth, In: time.UTC, Anchor: anchorOf(tenant)}
+			period := core.Must(calendar.Period(clock.Now()))
+			admitted[month{tenant, period.From}]++
+		}
+	}
+	if len(admitted) < 8 {
+		t.Errorf("%d months", len(admitted))
+	}
+	for m, want := range admitted {
+		if clock.Now().Sub(m.begins) > 70*24*time.Hour {
+			continue // it may be forgotten
+		}
+		if got := gatetest.Must(bill(t.Context(), m.tenant, m.begins))(t); got != want || want > 300 {
+			t.Errorf("%v: %d are billed, %d were admitted", m, got, want)
+		}
+	}
 }
