@@ -384,3 +384,67 @@ func TestBilledMonths(t *testing.T) {
 		}
 	}
 }
+
+// Whatever dies, the month and its bill are one count, which has every request that was answered and
+// none that was not sent.
+func TestBilledMonthsSurviveKills(t *testing.T) {
+	t.Parallel()
+	requests := 3000
+	if gatetest.Long() {
+		requests = 100_000
+	}
+	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	gate := gatetest.Redis(t, s.Client(t), core.Config{})
+	begun := time.Now().UTC().Add(-10 * 24 * time.Hour)
+	book := core.Must(plans.New(plans.Config{
+		Set: core.Must(plans.ParseSet([]byte("default: free\nplans: {free: {limits: " +
+			"{month: {limit: 1000000, calendar: month, in: UTC, anchor: subscription}}}}"))),
+		Subscription: func(context.Context, string) (plans.Subscription, error) { return plans.Subscription{Anchor: begun}, nil },
+	}))
+	t.Cleanup(book.Close)
+	h, bill := Billed(gate, book, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), time.Now)
+	const tenants, workers = 5, 4
+	var sent, answered [tenants]atomic.Int64
+	var count atomic.Int64
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for n := count.Add(1); n <= int64(requests); n = count.Add(1) {
+				sent[n%tenants].Add(1)
+				if serve(h, tenantRequest(fmt.Sprint("t", n%tenants), "")).Code == http.StatusOK {
+					answered[n%tenants].Add(1)
+				}
+			}
+		})
+	}
+	client := s.Client(t)
+	for kill := int64(1); kill < 10; kill++ {
+		gatetest.Eventually(t, "the next kill", func() bool { return count.Load() >= kill*int64(requests)/10 })
+		if kill%3 == 0 {
+			s.Kill()
+			s.Restart()
+		} else {
+			_ = client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal").Err() // this connection too
+		}
+	}
+	all.Wait()
+	for n := range tenants {
+		tenant := fmt.Sprint("t", n)
+		plan := gatetest.Must(book.For(t.Context(), tenant))(t)
+		month := gatetest.Limited(t, "month", core.DenyAll{})
+		key := gatetest.Key(t, tenant, "all")
+		var billed, used int64
+		gatetest.Eventually(t, "an answer", func() bool {
+			d, err := gate.Peek(t.Context(), core.Charge{Policy: month, Key: key, Cost: core.NoCost, Limit: plan.Algorithm("month")})
+			if err != nil || d.Cause != nil {
+				return false
+			}
+			used = d.At(0).Used
+			billed, err = bill(t.Context(), tenant, time.Now())
+			return err == nil
+		})
+		if least, most := answered[n].Load(), sent[n].Load(); billed != used || used < least || used > most || least == 0 {
+			t.Errorf("%s: %d are billed of %d used; %d were sent and %d answered", tenant, billed, used, most, least)
+		}
+	}
+}
