@@ -399,7 +399,9 @@ func TestBilledMonthsSurviveKills(t *testing.T) {
 	book := core.Must(plans.New(plans.Config{
 		Set: core.Must(plans.ParseSet([]byte("default: free\nplans: {free: {limits: " +
 			"{month: {limit: 1000000, calendar: month, in: UTC, anchor: subscription}}}}"))),
-		Subscription: func(context.Context, string) (plans.Subscription, error) { return plans.Subscription{Anchor: begun}, nil },
+		Subscription: func(context.Context, string) (plans.Subscription, error) {
+			return plans.Subscription{Anchor: begun}, nil
+		},
 	}))
 	t.Cleanup(book.Close)
 	h, bill := Billed(gate, book, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), time.Now)
