@@ -32,6 +32,7 @@ type rig struct {
 	meter    *llm.Meter
 	budget   *core.Policy
 	url      string
+	close    func() // closes the gateway
 	upstream string
 	reports  chan llm.ResponseEvent
 	answer   func(w http.ResponseWriter, r *http.Request)
@@ -95,8 +96,8 @@ func (r *rig) serve(h http.Handler) {
 	gateway := httptest.NewUnstartedServer(h)
 	gateway.Config.ErrorLog = log.New(io.Discard, "", 0)
 	gateway.Start()
-	r.url = gateway.URL
-	r.Cleanup(gateway.Close)
+	r.url, r.close = gateway.URL, sync.OnceFunc(gateway.Close)
+	r.Cleanup(r.close)
 }
 
 // handle makes h the handler behind the Meter.

@@ -1,440 +1,280 @@
 package llm_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
 )
 
-// stormTimeout bounds each wait of the storm. It is long, so that a busy machine fails no test.
-const stormTimeout = time.Minute
+// stormed is a request of a recorded case in the storm.
+type stormed struct {
+	*llmCase
+	fate   string // whole; broken off by the server; failed; or left by its client
+	tenant string
+	cut    int // bytes after which it breaks off, or its client leaves
+	seed   uint64
+	wrote  chan struct{} // closed when the server has sent what it sends
 
-// storm is streams of many clients through several gateways, some of which are killed.
+	id      string
+	gateway int
+	told    *llm.ResponseEvent
+	sent    struct { // to the client
+		status int
+		body   string
+	}
+}
+
+// storm is many requests through several gateways.
 type storm struct {
 	*testing.T
-	config  stormConfig
-	streams []*stream
-	client  *http.Client
-	gate    *core.Gate
-	meter   *llm.Meter
-	expired atomic.Int64 // holds of living gateways
+	all      []*stormed
+	limit    int64 // of tokens of tenant-0
+	clients  []*redis.Client
+	gates    []*core.Gate
+	gateways []*rig
+	meter    *llm.Meter // of the last gateway
 
-	mu      sync.Mutex
-	change  *sync.Cond // of live
-	live    []*gateway
-	broken  bool // a gateway could not be replaced
-	settled map[int]settlement
-	ended   []ending // by the id of the stream
-	kills   int
+	mu sync.Mutex // guards told
 }
 
-// settlement is what a gateway says about a stream.
-type settlement struct {
-	outcome string
-	tokens  int64
-}
-
-// ending is what a client saw of a stream.
-type ending struct {
-	gateway  *gateway
-	status   int // 0 if there was no response
-	received int // words of whole events: a client reads no part of a binary frame
-	whole    bool
-}
-
-// In a storm, clients stream through four gateways. Some leave, some upstream responses fail, and
-// some gateways are killed and replaced. Afterwards every budget has spent what its streams used.
+// In a storm many clients send the recorded cases through four gateways. Some leave, some responses
+// break off or fail, and one gateway loses Redis for good, as if it had died. Afterwards every budget
+// has spent what the gateways have told, and no racing requests exceed a limit.
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	n, kills, clients := 400, 2, 32
-	if os.Getenv("HEADGATE_TEST_LONG") != "" {
-		n, kills, clients = 10_000, 25, 48
+	n := 400
+	if gatetest.Long() {
+		n = 10_000
 	}
 	seed := rand.Uint64()
-	if text := os.Getenv("LLM_TEST_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("LLM_TEST_SEED=%d", seed)
-	server := redistest.Start(t)
-	s := &storm{
-		T: t, streams: newStreams(seed, n, kills),
-		settled: make(map[int]settlement), ended: make([]ending, n),
-		client: &http.Client{Transport: &http.Transport{
-			MaxIdleConnsPerHost: clients, DisableCompression: true,
-		}},
-	}
-	s.change = sync.NewCond(&s.mu)
+	t.Logf("seed %d", seed)
+	s := &storm{T: t}
+	s.draw(rand.New(rand.NewPCG(seed, 0)), n)
 	upstream := httptest.NewServer(http.HandlerFunc(s.serve))
-	s.config = stormConfig{server.Addr, server.Prefix, upstream.URL, s.demand() * 2 / 5}
-	redisClient := server.Client(t)
-	s.gate = s.config.gate(t, redisClient, func(core.Event) {})
-	var err error
-	if s.meter, err = s.config.meter(s.gate, nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		upstream.Close()
-		if err := s.gate.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	server := redistest.Start(t)
 	for range 4 {
-		g, err := s.spawn()
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.live = append(s.live, g)
+		s.spawn(server, upstream.URL)
 	}
-
-	queue := make(chan *stream)
+	t.Cleanup(upstream.Close) // before the gateways, whose requests it ends
+	queue := make(chan *stormed)
 	var running sync.WaitGroup
-	for range clients {
+	for range 32 {
 		running.Go(func() {
 			for one := range queue {
-				s.ended[one.id] = s.run(one)
+				s.run(one)
 			}
 		})
 	}
-	for _, one := range s.streams {
+	for i, one := range s.all {
+		if i == n/2 {
+			_ = s.clients[0].Close() // of the gateway that dies
+		}
 		queue <- one
 	}
 	close(queue)
 	running.Wait()
-	s.client.CloseIdleConnections() // a shutdown waits for connections without a request
-	for _, g := range s.live {
-		_ = g.in.Close() // ends it
+	for _, g := range s.gateways {
+		g.close()
 	}
-	for _, g := range s.live {
-		if err := g.wait(); err != nil {
-			t.Error(err)
-		}
-	}
-	s.awaitExpiry(redisClient)
 	s.check()
 }
 
-// demand returns what the capped tenant would spend without a limit.
-func (s *storm) demand() (sum int64) {
-	for _, one := range s.streams {
-		if _, most := one.paid(0); one.tenant == capped {
-			sum += most
+// draw draws n requests.
+func (s *storm) draw(random *rand.Rand, n int) {
+	metered := slices.DeleteFunc(llmCases(s.T), func(c *llmCase) bool { return c.Outcome == "other" })
+	for id := range n {
+		c := metered[random.IntN(len(metered))]
+		one := &stormed{
+			id: strconv.Itoa(id), llmCase: c, fate: []string{"whole", "whole", "whole", "broken", "failed", "left"}[random.IntN(6)],
+			tenant: fmt.Sprintf("tenant-%d", random.IntN(3)), cut: random.IntN(max(1, len(c.body))),
+			seed: random.Uint64(), wrote: make(chan struct{}), gateway: random.IntN(4),
+		}
+		s.all = append(s.all, one)
+		if one.tenant == "tenant-0" && one.fate == "whole" {
+			s.limit += c.Usage.usage(0).Total() / 3
 		}
 	}
-	return sum
 }
 
 // serve is the upstream.
 func (s *storm) serve(w http.ResponseWriter, r *http.Request) {
-	id, err := strconv.Atoi(r.Header.Get("X-Stream"))
-	if err != nil || id >= len(s.streams) {
-		s.Errorf("the upstream is asked for stream %q", r.Header.Get("X-Stream"))
+	id, _ := strconv.Atoi(r.Header.Get("X-Stream"))
+	one := s.all[id]
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		return
 	}
-	one := s.streams[id]
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return // its gateway was killed
-	}
-	asks := bytes.Contains(body, []byte(`"include_usage":true`))
-	if one.format == llm.FormatOpenAIChat && !asks {
-		s.Errorf("stream %d does not ask the upstream for its usage", id)
-	}
-	close(one.arrived) // panics if the request comes twice
-	one.serve(w, r, asks)
-}
-
-// settle records what a gateway says about a stream.
-func (s *storm) settle(id int, is settlement) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, twice := s.settled[id]; twice {
-		s.Errorf("stream %d was settled twice", id)
-	}
-	s.settled[id] = is
-}
-
-// pick returns a gateway that lives, or nil if none will.
-func (s *storm) pick() *gateway {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.live) == 0 && !s.broken {
-		s.change.Wait()
-	}
-	if len(s.live) == 0 {
-		return nil
-	}
-	return s.live[rand.IntN(len(s.live))]
-}
-
-// kill kills and replaces a gateway, unless another stream has.
-func (s *storm) kill(g *gateway) {
-	s.mu.Lock()
-	at := slices.Index(s.live, g)
-	if at >= 0 {
-		g.killed = true
-		s.live = slices.Delete(s.live, at, at+1)
-		s.kills++
-	}
-	s.mu.Unlock()
-	if at < 0 {
+	length := one.cut
+	switch one.fate {
+	case "failed":
+		w.WriteHeader(http.StatusServiceUnavailable)
 		return
+	case "whole":
+		length = len(one.body)
+	case "left":
+		defer func() {
+			_ = recover() // that it breaks off
+			close(one.wrote)
+			<-r.Context().Done()
+			panic(http.ErrAbortHandler)
+		}()
 	}
-	_ = g.cmd.Process.Kill()
-	_ = g.wait() // says that it was killed
-	next, err := s.spawn()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		s.Error(err)
-		s.broken = true
-	} else {
-		s.live = append(s.live, next)
-	}
-	s.change.Broadcast()
+	one.answer(length, false, rand.New(rand.NewPCG(one.seed, 0)))(w, r)
 }
 
-func (s *storm) isKilled(g *gateway) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return g.killed
-}
-
-// run is the client of a stream.
-func (s *storm) run(one *stream) ending {
-	for {
-		g := s.pick()
-		if g == nil {
-			return ending{}
-		}
-		e, err := s.ask(g, one)
-		dial := new(net.OpError)
-		if s.isKilled(g) && errors.As(err, &dial) && dial.Op == "dial" {
-			continue // it was killed before it was asked
-		}
-		if err != nil && !s.isKilled(g) {
-			s.Errorf("stream %d, %v, %v: %v after %d words", one.id, one.fate, one.format, err,
-				e.received)
-		}
-		if one.tenant == capped {
-			s.checkCapped()
-		}
-		return e
+// spawn adds a gateway.
+func (s *storm) spawn(server *redistest.Server, upstream string) {
+	client := server.Client(s.T)
+	gate := gatetest.Redis(s.T, client, core.Config{Prefix: server.Prefix})
+	cfg := llm.Config{
+		Guard: nethttp.Config{Gate: gate}, Models: map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: each}}},
+		UnknownModel: llm.UnknownModelDearest, ChargeEvery: 20,
+		Observe: func(_ context.Context, e core.Event) {
+			told := *e.(*llm.ResponseEvent)
+			id, _ := strconv.Atoi(told.HTTP.Header.Get("X-Stream"))
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.all[id].told != nil {
+				s.Errorf("request %d is told twice", id)
+			}
+			s.all[id].told = &told
+		},
 	}
+	for _, b := range []struct {
+		name  string
+		unit  core.Unit
+		key   keyfunc.Func
+		limit int64
+	}{
+		{"stream.tokens", core.UnitTokens, keyfunc.Must(keyfunc.Header("X-Stream")), 1e12},
+		{"stream.money", core.UnitMicroDollars, keyfunc.Must(keyfunc.Header("X-Stream")), 1e12},
+		{"tokens", core.UnitTokens, tenant, 1e12},
+		{"money", core.UnitMicroDollars, tenant, 1e12},
+		{"limited", core.UnitTokens, tenant, s.limit},
+	} {
+		p := core.Must(core.NewPolicy(core.PolicyConfig{
+			Name: b.name, Unit: b.unit, Algorithm: gatetest.Frozen(b.limit), Hold: 2 * time.Second,
+			OnFailure: core.FailClosed,
+		}))
+		cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: p, Key: b.key, Skip: func(r *http.Request) bool {
+			return b.name == "limited" && r.Header.Get("X-Tenant") != "tenant-0"
+		}})
+	}
+	s.meter = core.Must(llm.New(cfg))
+	g := &rig{T: s.T}
+	g.serve(s.meter.Handler(proxyTo(s.T, upstream)))
+	s.clients, s.gates, s.gateways = append(s.clients, client), append(s.gates, gate), append(s.gateways, g)
 }
 
-// ask sends the request of a stream and reads the response. It returns no error if the client has
-// left.
-func (s *storm) ask(g *gateway, one *stream) (ending, error) {
-	e := ending{gateway: g}
-	ctx, leave := context.WithTimeout(context.Background(), stormTimeout)
+// run is the client of a request.
+func (s *storm) run(one *stormed) {
+	ctx, leave := context.WithCancel(s.Context())
 	defer leave()
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+g.addr+one.path(),
-		strings.NewReader(one.request()))
-	if err != nil {
-		return e, err
-	}
-	q.Header, q.GetBody = one.header(), nil
-	if one.fate == cut && one.leave == 0 {
+	if one.fate == "left" {
 		go func() {
 			select {
-			case <-one.arrived:
+			case <-one.wrote:
 				leave()
 			case <-ctx.Done():
 			}
 		}()
 	}
-	response, err := s.client.Do(q)
-	if err != nil {
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return e, nil
-		}
-		return e, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	e.status = response.StatusCode
-	_, ends := one.body(one.asks)
-	var body []byte
-	for piece := make([]byte, 4096); ; {
-		n, err := response.Body.Read(piece)
-		if body = append(body, piece[:n]...); e.status == http.StatusOK {
-			e.received = sort.SearchInts(ends, len(body)+1)
-		}
-		switch {
-		case e.status == http.StatusOK && one.leave > 0 && e.received >= one.leave:
-			if one.fate == cut {
-				return e, nil
-			}
-			s.kill(g)
-			return e, nil
-		case errors.Is(err, io.EOF):
-			e.whole = true
-			s.checkResponse(one, response, body)
-			return e, nil
-		case err != nil:
-			return e, err
-		}
-	}
-}
-
-func (s *storm) checkResponse(one *stream, response *http.Response, body []byte) {
-	status, want := http.StatusOK, one.status
-	if response.StatusCode == http.StatusTooManyRequests && one.tenant == capped &&
-		response.Header.Get("Retry-After")+response.Header.Get("X-Should-Retry") != "" {
-		return // the gateway's refusal
-	}
-	switch {
-	case one.fate == failed && want != 0:
-		status = want
-	case one.fate == failed:
-		status = http.StatusBadGateway
-	}
-	if response.StatusCode != status {
-		s.Errorf("stream %d, %v: status %d, %s", one.id, one.fate, response.StatusCode, body)
-		return
-	}
-	if one.fate == failed {
-		return
-	}
-	if want, _ := one.body(one.asks); !bytes.Equal(body, want) {
-		s.Errorf("stream %d, %v: the client was sent\n%s\nwant\n%s", one.id, one.format, body, want)
-	}
-}
-
-// used returns what the budgets of a stream have spent, in their order.
-func (s *storm) used(header http.Header) []int64 {
-	q := httptest.NewRequest(http.MethodPost, "/v1/messages", nil)
-	q.Header = header
-	charges, err := s.meter.Guard(llm.FormatAnthropicMessages).Charges(q)
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, s.gateways[one.gateway].url+one.path, strings.NewReader(one.ask))
 	if err != nil {
 		s.Error(err)
-		return make([]int64, budgetOfCapped+1)
+		return
 	}
-	d, err := s.gate.Peek(context.Background(), charges...)
+	q.Header = http.Header{
+		"X-Tenant": {one.tenant}, "X-Stream": {one.id}, "Content-Type": {one.contentType},
+	}
+	response, err := plainClient.Do(q)
 	if err != nil {
-		s.Error(err)
-		return make([]int64, budgetOfCapped+1)
+		return // it has left, or the response broke off at once
 	}
-	var used []int64
+	defer response.Body.Close()
+	shown, _ := io.ReadAll(response.Body)
+	one.sent.status, one.sent.body = response.StatusCode, string(shown)
+}
+
+// peek returns the budgets of a request, in their order.
+func (s *storm) peek(tenant, stream string) (all []core.Result) {
+	q := httptest.NewRequest(http.MethodPost, chatPath, nil)
+	q.Header = http.Header{"X-Tenant": {tenant}, "X-Stream": {stream}}
+	charges, err := s.meter.Guard(llm.FormatOpenAIChat).Charges(q)
+	if err != nil {
+		s.Fatal(err)
+	}
+	d := gatetest.Peek(s.T, s.gates[3], charges...)
 	for _, r := range d.Results() {
-		used = append(used, r.Used)
+		all = append(all, r)
 	}
-	return used
+	return all
 }
 
-// checkCapped checks that the capped tenant is within its limit. A hold that expires while its
-// gateway lives becomes a debt.
-func (s *storm) checkCapped() {
-	header := http.Header{"X-Tenant": {capped}, "X-Stream": {"none"}}
-	if n := s.used(header)[budgetOfCapped]; n > s.config.limit && s.expired.Load() == 0 {
-		s.Errorf("the capped tenant has spent %d of %d tokens", n, s.config.limit)
-	}
-}
-
-// awaitExpiry waits until nothing is held.
-func (s *storm) awaitExpiry(client *redis.Client) {
-	for giveUp := time.Now().Add(stormTimeout); ; {
-		for id, e := range s.ended {
-			if e.gateway != nil && e.gateway.killed { // a look sweeps the holds
-				s.used(s.streams[id].header())
+// check compares what every request and tenant has spent with what the gateways have told.
+func (s *storm) check() {
+	gatetest.Eventually(s.T, "the gateway that died holds nothing", func() bool {
+		return !slices.ContainsFunc(s.all, func(one *stormed) bool {
+			return one.gateway == 0 && s.peek(one.tenant, one.id)[0].Held > 0
+		})
+	})
+	sums, counts, debt := make(map[string][2]int64), make(map[string]int), int64(0)
+	for _, one := range s.all {
+		used := s.peek(one.tenant, one.id)
+		tokens, money := used[0].Used, used[1].Used
+		sums[one.tenant] = [...]int64{sums[one.tenant][0] + tokens, sums[one.tenant][1] + money}
+		told, lost := one.told, one.gateway == 0 && tokens+money == 0
+		switch {
+		case told == nil && tokens+money == 0:
+			if one.gateway != 0 {
+				counts["refused"]++
+			}
+			continue
+		case told == nil || !lost && (tokens != totalOf(told) || money != told.Cost):
+			s.Errorf("request %s, %s: %d tokens and %d micro-dollars, told %+v", one.id, one.fate, tokens, money, told)
+		case one.fate == "whole" && told.Outcome != llm.OutcomeLeft:
+			one.check(s.T, *told)
+			if one.sent.status != one.status || one.sent.body != string(one.shown()) {
+				s.Errorf("request %s: the client was sent %+v", one.id, one.sent)
 			}
 		}
-		keys, err := client.Keys(context.Background(), "*:h2").Result()
-		if err != nil {
-			s.Fatal(err)
-		}
-		if len(keys) == 0 {
-			return
-		}
-		if time.Now().After(giveUp) {
-			s.Fatalf("%d holds remain, such as %s", len(keys), keys[0])
+		counts[told.Outcome.String()]++
+		debt += max(0, totalOf(told)-min(told.Estimate.Total(), s.limit))
+	}
+	for tenant, sum := range sums {
+		if used := s.peek(tenant, "none"); used[2].Used != sum[0] || used[3].Used != sum[1] {
+			s.Errorf("%+v are used of %s, its requests %v", used, tenant, sum)
 		}
 	}
+	limited := s.peek("tenant-0", "none")[4].Used
+	if limited > s.limit+debt || counts["refused"] == 0 || counts["cut"] == 0 {
+		s.Errorf("%d of %d tokens are used with a debt of %d: %v", limited, s.limit, debt, counts)
+	}
+	s.Log(counts)
 }
 
-// check compares what every stream and tenant has spent with the transcripts.
-func (s *storm) check() {
-	counts := make(map[string]int)
-	sums := make(map[string]int64)
-	for id := range s.ended {
-		fate, used := s.checkStream(id)
-		counts[fate]++
-		sums[s.streams[id].tenant] += used
+// totalOf returns the tokens of all models.
+func totalOf(e *llm.ResponseEvent) int64 {
+	sum := e.Usage.Total()
+	for _, o := range e.Others {
+		sum += o.Usage.Total()
 	}
-	for name, sum := range sums {
-		s.checkTenant(name, sum)
-	}
-	s.checkCapped()
-	if counts["denied"] == 0 || s.kills == 0 {
-		s.Error("no stream was denied, or no gateway was killed")
-	}
-	s.Logf("%v, %d gateways killed, %d holds expired early, tokens %v, the limit of capped is %d",
-		counts, s.kills, s.expired.Load(), sums, s.config.limit)
-}
-
-// checkStream compares what a stream has spent with its transcript. It returns what became of it.
-func (s *storm) checkStream(id int) (fate string, used int64) {
-	e, one := s.ended[id], s.streams[id]
-	used = s.used(one.header())[budgetOfStream]
-	told, settled := s.settled[id]
-	if settled && told.tokens != used {
-		s.Errorf("stream %d, %v: it spent %d tokens, its gateway says %+v", id, one.fate, used, told)
-	}
-	least, most := one.paid(e.received)
-	switch {
-	case e.gateway == nil:
-		s.Errorf("stream %d was not asked for", id)
-	case e.whole && e.status == http.StatusTooManyRequests && one.status != e.status:
-		fate, least, most = "denied", 0, 0
-	case settled, e.whole:
-		fate = one.fate.String()
-		if told.outcome == llm.OutcomeReported.String() {
-			least, most = one.usage.Total(), one.usage.Total()
-		}
-	case e.gateway.killed:
-		if fate = "lost"; used == 0 {
-			return fate, used
-		}
-	default:
-		s.Errorf("stream %d, %v: its gateway did not settle it", id, one.fate)
-	}
-	if used < least || used > most {
-		s.Errorf("stream %d, %v: it spent %d tokens, want %d to %d after %d words; %+v, %+v",
-			id, one.fate, used, least, most, e.received, *one, told)
-	}
-	return fate, used
-}
-
-// checkTenant compares what a tenant has spent with the sum of its streams.
-func (s *storm) checkTenant(name string, sum int64) {
-	used := s.used(http.Header{"X-Tenant": {name}, "X-Stream": {"none"}})
-	if used[budgetOfTenant] != sum || used[budgetOfMoney] != 2*sum {
-		s.Errorf("%s has spent %d tokens and %d micro-dollars, its streams %d tokens",
-			name, used[budgetOfTenant], used[budgetOfMoney], sum)
-	}
-	if name == capped && used[budgetOfCapped] != sum {
-		s.Errorf("the capped tenant has spent %d tokens, its streams %d", used[budgetOfCapped], sum)
-	}
+	return sum
 }
