@@ -56,9 +56,7 @@ func (deaf) WriteString(string) (int, error) { return 0, errors.New("broken pipe
 // Commerce Protocol, Fiber, ullun, idem and KeeperHub.
 func TestAnswersAreRepeated(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file.bin")
-	if err := os.WriteFile(file, []byte(strings.Repeat("\x00\xff\r\n\r\n", 20_000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.WriteFile(file, []byte(strings.Repeat("\x00\xff\r\n\r\n", 20_000)), 0o600))
 	final := func(_ *http.Request, status int) bool { return status != http.StatusServiceUnavailable }
 	for _, tt := range []struct {
 		name    string
@@ -271,13 +269,8 @@ func TestAnswersAreSealed(t *testing.T) {
 		}
 	}
 	other := core.Must(core.NewKey(core.Must(byIdempotencyKey(&http.Request{Header: http.Header{"Idempotency-Key": {"k2"}}}))))
-	moved, err := o.Begin(t.Context(), other, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := moved.SucceedWith(t.Context(), sealed); err != nil {
-		t.Error(err)
-	}
+	moved := gatetest.Must(o.Begin(t.Context(), other, 0))(t)
+	gatetest.Worked(t, moved.SucceedWith(t.Context(), sealed))
 	if got := post(t, handler(a), "k2", "pay", ""); got.header.Get("Idempotency-Not-Replayed") != "sealed" {
 		t.Errorf("of another id: %v", got)
 	}

@@ -204,10 +204,7 @@ func TestProxyOnUnixSocket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, fw framework) {
 				f := newFixture(t)
-				dir, err := os.MkdirTemp("", "") // that of the test is too long for a socket
-				if err != nil {
-					t.Fatal(err)
-				}
+				dir := gatetest.Must(os.MkdirTemp("", ""))(t) // that of the test is too long for a socket
 				t.Cleanup(func() { _ = os.RemoveAll(dir) })
 				listener := gatetest.Must(net.Listen("unix", filepath.Join(dir, "s")))(t)
 				server := httptest.NewUnstartedServer(fw.bare(f.limit(one, keyed(key)), ok))

@@ -183,24 +183,6 @@ func TestWriterKeepsItsAbilities(t *testing.T) {
 		"only the writer": func(h http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(bareWriter{w}, r) })
 		},
-		"a flusher": func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				h.ServeHTTP(struct {
-					http.ResponseWriter
-					http.Flusher
-				}{w, w.(http.Flusher)}, r)
-			})
-		},
-		"all but ReadFrom": func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				hijacker, _ := w.(http.Hijacker)
-				h.ServeHTTP(struct {
-					http.ResponseWriter
-					http.Flusher
-					http.Hijacker
-				}{w, w.(http.Flusher), hijacker}, r)
-			})
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, fw framework) {

@@ -24,19 +24,13 @@ import (
 
 func newOnce(t *testing.T, g *core.Gate) *once.Once {
 	t.Helper()
-	o, err := once.New(g, once.Config{Name: "ids", Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := gatetest.Must(once.New(g, once.Config{Name: "ids", Window: time.Hour}))(t)
 	return o
 }
 
 func replay(t *testing.T, g *nethttp.Guard, cfg nethttp.ReplayConfig) *nethttp.Replay {
 	t.Helper()
-	p, err := nethttp.NewReplay(g, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := gatetest.Must(nethttp.NewReplay(g, cfg))(t)
 	return p
 }
 
@@ -137,10 +131,7 @@ func TestReplayFaults(t *testing.T) {
 		}
 	}
 	gate := dead(t)
-	o, err := once.New(gate, once.Config{Name: "ids", Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := gatetest.Must(once.New(gate, once.Config{Name: "ids", Window: time.Hour}))(t)
 	h := replay(t, nil, nethttp.ReplayConfig{Once: o, ID: byID}).Handler(http.HandlerFunc(ok))
 	if r := get(h, withID("a")); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "1" {
 		t.Errorf("without Redis: %d, %v", r.StatusCode, r.Header)
@@ -217,9 +208,7 @@ func TestReplayWhileRedisRefuses(t *testing.T) {
 				}
 				return admin.Do(context.Background(), "CLIENT", "KILL", "USER", "app").Err()
 			}
-			if err := alter("on >secret ~* &* +@all"); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, alter("on >secret ~* &* +@all"))
 			client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" })
 			gate := gatetest.Redis(t, client, core.Config{Timeout: gatetest.BusyTimeout})
 			var ran sync.Map
@@ -248,13 +237,9 @@ func TestReplayWhileRedisRefuses(t *testing.T) {
 					})
 				}
 				pass(200 * time.Millisecond)
-				if err := alter(change[0]); err != nil {
-					t.Error(err)
-				}
+				gatetest.Worked(t, alter(change[0]))
 				pass(time.Second)
-				if err := alter(change[1]); err != nil {
-					t.Error(err)
-				}
+				gatetest.Worked(t, alter(change[1]))
 				clients.Wait()
 			}
 			ran.Range(func(id, n any) bool {
