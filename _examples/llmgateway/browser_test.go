@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -60,13 +59,6 @@ func openTab(t *testing.T, browser context.Context, r *replica) tab {
 	p := tab{t, ctx}
 	p.do(chromedp.Navigate(r.operator), chromedp.WaitVisible(chromedp.CSS("form button:enabled")))
 	return p
-}
-
-func (p tab) close() {
-	p.t.Helper()
-	if err := chromedp.Cancel(p.ctx); err != nil && !errors.Is(err, context.Canceled) {
-		p.t.Fatal(err)
-	}
 }
 
 func (p tab) do(actions ...chromedp.Action[chromedp.Void]) {
@@ -190,24 +182,6 @@ func TestPageShowsQueue(t *testing.T) {
 	p.shows("#streams li:nth-child(2) .state", "stopped")
 	<-m.next(t).left
 	p.shows("[data-key=acme] .slots", "0 of 20 streams running")
-}
-
-// The slots of a tab that is closed become free.
-func TestClosedTabFreesItsSlots(t *testing.T) {
-	b := browser(t)
-	server := redistest.Start(t)
-	m, env := startModel(t)
-	limits := generous
-	limits.StreamsPerUser = 1
-	r := start(t, append(env, withPlan(t, limits), "REDIS_URL=redis://"+server.Addr)...)
-	p := openTab(t, b, r)
-	p.start("acme/ann", "chat")
-	running := m.next(t)
-	p.start("acme/ann", "chat")
-	p.shows(last+".state", "queued")
-	p.close()
-	<-running.left
-	slotsOf(t, server).empty()
 }
 
 func TestScreenshot(t *testing.T) {

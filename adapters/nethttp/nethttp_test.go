@@ -105,37 +105,8 @@ func expect(t *testing.T, r *http.Response, status int, headers map[string]strin
 	}
 }
 
-func TestLimit(t *testing.T) {
-	c := newClock()
-	h := core.Must(nethttp.Limit(
-		memory(t, c), "hello", core.TokenBucket{Rate: 30, Per: time.Minute, Burst: 3}, keyfunc.RemoteIP(),
-	)).Handler(http.HandlerFunc(ok))
-	const quota = `"hello";q=3;w=6`
-	expect(t, get(h), 200, map[string]string{"RateLimit": `"hello";r=2;t=2`, "RateLimit-Policy": quota})
-	expect(t, get(h), 200, map[string]string{"RateLimit": `"hello";r=1;t=2`, "RateLimit-Policy": quota})
-	c.advance(500 * time.Millisecond)
-	expect(t, get(h), 200, map[string]string{"RateLimit": `"hello";r=0;t=2`, "RateLimit-Policy": quota})
-	denied := get(h)
-	expect(t, denied, 429, map[string]string{
-		"RateLimit": `"hello";r=0;t=2`, "RateLimit-Policy": quota, "Retry-After": "2", "Cache-Control": "no-store",
-	})
-	if got := denied.Header.Get("Content-Type"); got != "application/problem+json" {
-		t.Errorf("Content-Type %q", got)
-	}
-	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded",` +
-		`"status":429,"detail":"The quota of policy \"hello\" is exhausted.","violated-policies":["hello"],"retryAfter":2}` + "\n"
-	if got := body(t, denied); got != want {
-		t.Errorf("body %s", got)
-	}
-	c.advance(2 * time.Second)
-	if got := get(h).StatusCode; got != 200 {
-		t.Errorf("after Retry-After: %d", got)
-	}
-}
-
 func TestHeaders(t *testing.T) {
 	never := core.TokenBucket{Burst: 2}
-	few := core.PolicyConfig{Name: "few", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}}
 	two := []core.PolicyConfig{
 		{Name: "burst", Algorithm: core.TokenBucket{Rate: 10, Per: time.Second, Burst: 20}},
 		{Name: "daily", Algorithm: core.TokenBucket{Rate: 1000, Per: 24 * time.Hour, Burst: 1000}},
@@ -156,13 +127,10 @@ func TestHeaders(t *testing.T) {
 			map[string]string{"RateLimit-Policy": `"gift";q=2`, "RateLimit": `"gift";r=1`}},
 		{"never refills, denied", nethttp.Draft11{}, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 2, 429,
 			map[string]string{"RateLimit-Policy": `"gift";q=2`, "RateLimit": `"gift";r=0`, "Cache-Control": "no-store"}},
-		{"shadow is not stated", nethttp.Draft11{}, []core.PolicyConfig{{Name: "new", Algorithm: core.TokenBucket{Burst: 1}, Shadow: true}}, 2, 200, nil},
 		{"legacy delta, allowed: the smallest part left", nethttp.Legacy{}, two, 2, 200, map[string]string{
 			"X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "17", "X-RateLimit-Reset": "1"}},
 		{"legacy, never refills", nethttp.Legacy{Epoch: true}, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 0, 200,
 			map[string]string{"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "1"}},
-		{"no headers, denied", nethttp.None{}, []core.PolicyConfig{few}, 2, 429,
-			map[string]string{"Retry-After": "60", "Cache-Control": "no-store"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := served(t, nethttp.Config{Dialect: c.dialect, Rules: rules(t, c.policies...)})
