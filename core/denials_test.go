@@ -187,6 +187,30 @@ func TestCachedDenialCountsDown(t *testing.T) {
 	}
 }
 
+// If several charges deny, each denies for as long as its own limit has no room.
+func TestCachedDenialOfSeveralCharges(t *testing.T) {
+	t.Parallel()
+	eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
+		key := newKey(t, "k")
+		charges := []core.Charge{
+			{Policy: newPolicy(t, core.PolicyConfig{Name: "s", Shadow: true,
+				Algorithm: core.TokenBucket{Rate: 5, Per: time.Second, Burst: 1}}), Key: key},
+			{Policy: limited(t, "q", core.TokenBucket{Rate: 2, Per: time.Second, Burst: 1}), Key: key},
+		}
+		for range 2 {
+			decide(t, gates.Gate, charges...)
+		}
+		gates.clock.Advance(199 * time.Millisecond)
+		for _, denies := range []bool{true, false} {
+			d := decide(t, gates.Gate, charges...)
+			if d.Source != core.SourceCache || d.At(0).Allowed == denies || d.At(1).Allowed {
+				t.Errorf("%v: %s", d.Source, show(d))
+			}
+			gates.clock.Advance(time.Millisecond)
+		}
+	})
+}
+
 // A remembered block does not hide that another limit may deny for longer, whatever was asked when
 // it was remembered.
 func TestRememberedBlockHidesNoLongerWait(t *testing.T) {

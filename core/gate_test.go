@@ -147,8 +147,10 @@ func TestClosedGateRejectsCalls(t *testing.T) {
 		d, err := g.Decide(t.Context(), c)
 		_, _, errAtMost := atMost(g, t.Context(), c)
 		_, errPeek := g.Peek(t.Context(), c)
+		_, errAdjust := g.Adjust(t.Context(), core.Adjustment{ID: "a", Policy: limited(t, "q", frozen(1)), Key: c.Key, Units: 1})
 		for name, err := range map[string]error{
 			"Decide": err, "Peek": errPeek, "SpendUpTo": errAtMost, "Reset": g.Reset(t.Context(), c), "Ping": g.Ping(t.Context()),
+			"Adjust": errAdjust,
 		} {
 			if !errors.Is(err, core.ErrClosed) || d.Allowed {
 				t.Errorf("%s: %v", name, err)

@@ -31,10 +31,10 @@ func TestMemoryIsBounded(t *testing.T) {
 
 // A flood of fresh keys evicts no exhausted key, so that a flood buys no fresh bucket.
 func TestFloodEvictsNoExhaustedKey(t *testing.T) {
-	for _, most := range []int{640, 6400} {
+	for most, limit := range map[int]core.Algorithm{640: frozen(100), 6400: core.PerHour(100)} {
 		c := newClock()
 		g := memoryGate(t, core.Config{MaxKeys: most, Clock: c.Now})
-		p := limited(t, "p", core.PerHour(100))
+		p := limited(t, "p", limit)
 		victim := func(i int) core.Charge {
 			return core.Charge{Policy: p, Key: newKey(t, "victim", fmt.Sprint(i)), Cost: 100}
 		}

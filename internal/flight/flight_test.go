@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,38 @@ func hang(ctx context.Context) error {
 }
 
 func quick(context.Context) error { return nil }
+
+// A failure is the outcome for its key for a while, whatever its kind. Other errors are not.
+func TestFailureCountsForAWhile(t *testing.T) {
+	for name, test := range map[string]struct {
+		fail  func(context.Context) error
+		again time.Duration // when the next caller calls
+	}{
+		"an error of that kind": {func(context.Context) error { return fmt.Errorf("%w: gone", errFailed) }, pause},
+		"another error":         {func(context.Context) error { return errors.New("Redis fails") }, 0},
+		"a panic":               {func(context.Context) error { panic("hook") }, pause},
+		"runtime.Goexit":        {func(context.Context) error { runtime.Goexit(); return nil }, pause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				defer r.end(t)
+				call := func(f func(context.Context) error) error { return r.await(t, r.Call(t.Context(), "a", "k", f)) }
+				if err := call(test.fail); err == nil || errors.Is(err, errFailed) != (test.again > 0) {
+					t.Error(err)
+				}
+				if err := call(quick); (err != nil) != (test.again > 0) {
+					t.Error(err)
+				}
+				time.Sleep(test.again)
+				synctest.Wait()
+				if err := call(quick); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
 
 // The calls of an owner are bounded, those that hang included. Beyond that they wait for their turn.
 func TestCallsAreBounded(t *testing.T) {
