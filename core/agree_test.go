@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -569,21 +568,12 @@ func TestScriptAgreesWithModel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 				l := newLockstep(t, s)
-				var given [2]*atomic.Int64
 				if split {
-					for i, g := range []*core.Gate{l.redis, l.memory} {
-						g.SplitByOutermost()
-						given[i] = g.CountRefunds()
-					}
+					l.redis.SplitByOutermost()
+					l.memory.SplitByOutermost()
 				}
 				for i := range operations(s) {
 					l.step(i)
-				}
-				if split {
-					t.Logf("%d refunds", given[0].Load())
-					if given[0].Load() < int64(operations(s)/100) || given[0].Load() != given[1].Load() {
-						t.Errorf("%d refunds in Redis and %d in memory", given[0].Load(), given[1].Load())
-					}
 				}
 			})
 		})

@@ -75,28 +75,6 @@ type splitter struct {
 
 func (s *splitter) Split(charges []*request.Charge) [][]*request.Charge { return s.as.Split(charges) }
 
-// CountRefunds counts the refunds that changed something.
-func (g *Gate) CountRefunds() *atomic.Int64 {
-	s := &refundCounter{Store: g.store}
-	g.store = s
-	return &s.refunds
-}
-
-type refundCounter struct {
-	request.Store
-	refunds atomic.Int64
-}
-
-func (s *refundCounter) Decide(ctx context.Context, requests []request.Request) error {
-	err := s.Store.Decide(ctx, requests)
-	for _, r := range requests {
-		if err == nil && r.Op == algorithm.Give && r.Verdict > 0 {
-			s.refunds.Add(1)
-		}
-	}
-	return err
-}
-
 // Values returns the states of a Gate in memory in Redis's format, by the names of their keys
 // without the prefix: also their holds in lines of text and time, and their adjustments in lines of
 // field and value.

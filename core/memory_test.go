@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
+	"go.uber.org/goleak"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -174,55 +176,6 @@ func TestCollidingKeysCountSeparately(t *testing.T) {
 	}
 }
 
-// A Gate with an observer decides like one without.
-func TestObserveChangesNothing(t *testing.T) {
-	ctx := t.Context()
-	var policies []*core.Policy
-	for _, cfg := range mixedPolicies {
-		policies = append(policies, newPolicy(t, cfg))
-	}
-	keys := []core.Key{newKey(t, "a"), newKey(t, "a", "x"), newKey(t, "b", "x")}
-	rapid.Check(t, func(r *rapid.T) {
-		clock, events := newClock(), 0
-		unobserved := memoryGate(t, core.Config{Clock: clock.Now})
-		observed := memoryGate(t, core.Config{
-			Clock: clock.Now, Observe: func(context.Context, core.Event) { events++ },
-		})
-		few := rapid.SliceOfN(rapid.SampledFrom(policies), 1, 3).Draw(r, "policies")
-		steps := rapid.IntRange(1, 60).Draw(r, "steps")
-		for range steps {
-			wait := rapid.Int64Range(-1_000_000, 30_000_000).Draw(r, "wait")
-			clock.Advance(time.Duration(wait) * time.Microsecond)
-			c := core.Charge{
-				Policy: rapid.SampledFrom(few).Draw(r, "policy"), Key: rapid.SampledFrom(keys).Draw(r, "key"),
-				Cost: rapid.OneOf(rapid.Int64Range(0, 12), rapid.Int64()).Draw(r, "cost"),
-			}
-			c = under(rapid.IntRange(0, 3).Draw(r, "plan"), c)[0]
-			op := rapid.SampledFrom([]string{"decide", "decide", "decide", "peek", "reset"}).Draw(r, "op")
-			var seen [2]string
-			for i, g := range []*core.Gate{unobserved, observed} {
-				var d core.Decision
-				var err error
-				switch op {
-				case "decide":
-					d, err = g.Decide(ctx, c)
-				case "peek":
-					d, err = g.Peek(ctx, c)
-				default:
-					err = g.Reset(ctx, c)
-				}
-				seen[i] = fmt.Sprint(d.Source, show(d), err, g.Values())
-			}
-			if seen[0] != seen[1] {
-				r.Fatalf("%s of %d: %s\nand observed: %s", op, c.Cost, seen[0], seen[1])
-			}
-		}
-		if events != steps {
-			r.Fatalf("%d of %d decisions were observed", events, steps)
-		}
-	})
-}
-
 type brokenClock struct {
 	*core.ManualClock
 	broken bool
@@ -238,18 +191,7 @@ func (c *brokenClock) Now() time.Time {
 func TestMemorySurvivesPanicOfItsClock(t *testing.T) {
 	clock := &brokenClock{ManualClock: newClock()}
 	g := memoryGate(t, core.Config{Clock: clock.Now})
-	p, q, k := limited(
-		t,
-		"p",
-		core.PerSecond(1),
-	), limited(
-		t,
-		"q",
-		core.PerSecond(1),
-	), newKey(
-		t,
-		"k",
-	)
+	p, q, k := limited(t, "p", core.PerSecond(1)), limited(t, "q", core.PerSecond(1)), newKey(t, "k")
 	for _, charges := range [][]core.Charge{{{Policy: p, Key: k, Cost: core.NoCost}}, {{Policy: p, Key: k, Cost: core.NoCost}, {Policy: q, Key: k, Cost: core.NoCost}}} {
 		clock.broken = true
 		func() {
@@ -311,4 +253,93 @@ func TestEventTellsTheCharges(t *testing.T) {
 			t.Error("a closed Gate decided")
 		}
 	})
+}
+
+// exercise makes every goroutine of a Gate run: it holds slots, waits for them with and without
+// success, and gives up.
+func exercise(t *testing.T, g *core.Gate) {
+	t.Helper()
+	s := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+	first := acquire(t, s, level)
+	second := enqueue(t, s, level)
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := s.Acquire(ctx, semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever, OnQueue: func(int) { cancel() }}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	release(t, first)
+	release(t, <-second)
+}
+
+// After Close no goroutine, subscription or lease of the Gate remains, whatever goes on when Close
+// is called.
+func TestNothingRemainsAfterClose(t *testing.T) {
+	for name, during := range map[string]func(t *testing.T, g *core.Gate) (after func()){
+		"idle": func(*testing.T, *core.Gate) func() { return func() {} },
+		"a caller waits": func(t *testing.T, g *core.Gate) func() {
+			s := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
+			// No holder is about to release this level. Close does.
+			level := semaphore.Cap{Key: newKey(t, "other"), Limit: 1}
+			acquire(t, s, level)
+			queued, waited := make(chan struct{}), make(chan error)
+			var once sync.Once
+			go func() {
+				_, err := s.Acquire(context.Background(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever, OnQueue: func(int) { once.Do(func() { close(queued) }) }})
+				waited <- err
+			}()
+			<-queued
+			return func() {
+				if err := <-waited; !errors.Is(err, core.ErrClosed) {
+					t.Errorf("waiter: %v", err)
+				}
+			}
+		},
+		"many callers acquire": func(t *testing.T, g *core.Gate) func() {
+			s := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
+			level := semaphore.Cap{Key: newKey(t, "other"), Limit: 2}
+			var finished sync.WaitGroup
+			var started sync.WaitGroup
+			for range 8 {
+				started.Add(1)
+				finished.Go(func() {
+					markStarted := sync.OnceFunc(started.Done)
+					for {
+						l, err := s.Acquire(context.Background(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever})
+						if errors.Is(err, core.ErrClosed) {
+							return
+						} else if err != nil {
+							t.Error(err)
+						}
+						markStarted()
+						_ = l.Release(context.Background()) // Close may have released it
+					}
+				})
+			}
+			started.Wait()
+			return finished.Wait
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			client, admin := server.Client(t), server.Client(t)
+			admin.Ping(t.Context())
+			before := goleak.IgnoreCurrent()
+			g := redisGate(t, client, core.Config{})
+			exercise(t, g)
+			after := during(t, g)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := g.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			if keys := redistest.Keys(t, admin, "*"); len(keys) > 0 {
+				t.Errorf("keys remain: %v", keys)
+			}
+			after()
+			worked(t, goleak.Find(before))
+			eventually(t, "no subscription remains", func() bool {
+				return len(admin.PubSubChannels(t.Context(), "*").Val()) == 0
+			})
+		})
+	}
 }

@@ -187,3 +187,21 @@ func TestAtMostIsTheLargestThatFits(t *testing.T) {
 		}
 	})
 }
+
+// A token may be longer than a share can count, and far shorter than the level that another limit left.
+func TestExtremeTokens(t *testing.T) {
+	slow, err := NewTokenBucket(1, Longest-time.Microsecond, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fast, err := NewTokenBucket(1<<42, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if share := slow.Share(1_000_000); share.Tag() != "tf2" {
+		t.Errorf("%+v", share)
+	}
+	if n := fast.units(Cost{Whole: longest - 1}); n != math.MaxInt64 {
+		t.Errorf("%d tokens", n)
+	}
+}

@@ -2,14 +2,18 @@ package inspect_test
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/inspect"
+	"github.com/headgate/headgate/plans"
 )
 
 func TestParseKey(t *testing.T) {
@@ -87,4 +91,69 @@ func FuzzParseKey(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestLimitTextIsThatOfAFile(t *testing.T) {
+	berlin := gatetest.Must(time.LoadLocation("Europe/Berlin"))(t)
+	for _, tt := range []struct {
+		limit       core.Algorithm
+		words, text string
+	}{
+		{core.PerMinute(1000), "1,000 per 1 min", "{rate: 1000, per: 1m, burst: 1000}"},
+		{core.TokenBucket{Rate: 3, Per: 90 * time.Second, Burst: 7}, "3 per 1 min 30 s, at most 7 at once", "{rate: 3, per: 1m30s, burst: 7}"},
+		{core.TokenBucket{Burst: 7}, "7, never refilled", "{rate: 0, burst: 7}"},
+		{core.TokenBucket{Burst: 7, Per: time.Hour}, "7, full again after 1 h without a charge", "{rate: 0, per: 1h, burst: 7}"},
+		{core.LeakyBucket{Rate: 10, Per: time.Hour, Capacity: 50}, "10 per 1 h, 50 queue", "{leak: 10, per: 1h, capacity: 50}"},
+		{core.FixedWindow{Limit: 5, Window: time.Minute}, "5 in each 1 min", "{limit: 5, fixed_window: 1m}"},
+		{core.FixedWindow{Limit: 5, Window: time.Minute, FromFirst: true}, "5 in 1 min from the first", "{limit: 5, fixed_window: 1m, from_first: true}"},
+		{core.AnyMinute(5), "5 in any 1 min", "{limit: 5, sliding_window: 1m, buckets: 60}"},
+		{core.SlidingLog{Windows: []core.Window{{Limit: 1, Width: 20 * time.Millisecond}, {Limit: 9, Width: 25 * time.Hour}}},
+			"1 in any 20ms, 9 in any 1 d 1 h", "{sliding_log: [{limit: 1, window: 20ms}, {limit: 9, window: 25h}]}"},
+		{plans.Subscribed{Calendar: core.Calendar{Limit: 5, Every: core.PeriodMonth, In: berlin}}, "5 in each month of the subscription, Europe/Berlin", "{limit: 5, calendar: month, in: Europe/Berlin, anchor: subscription}"},
+		{core.Calendar{Limit: 5, Every: core.PeriodMonth, In: time.UTC}, "5 in each month, UTC", "{limit: 5, calendar: month, in: UTC}"},
+		{core.Calendar{Limit: 5, Every: core.PeriodMonth, In: berlin, Anchor: time.Date(2026, 1, 31, 8, 0, 0, 0, berlin)}, "5 in each month from day 31, 08:00, Europe/Berlin",
+			"{limit: 5, calendar: month, in: Europe/Berlin, anchor: 2026-01-31T08:00:00+01:00}"},
+		{core.Unlimited{}, "unlimited", "unlimited"},
+		{core.DenyAll{}, "denies everything", "deny"},
+		{core.Block{Strikes: 3, Within: time.Hour, For: 36 * time.Hour}, "3 strikes in 1 h block for 1 d 12 h", ""},
+	} {
+		if words, text := inspect.Describe(tt.limit, inspect.Number, inspect.Span), inspect.LimitText(tt.limit); words != tt.words || text != tt.text {
+			t.Errorf("%#v is %q, %q", tt.limit, words, text)
+		}
+		if tt.text == "" {
+			continue
+		}
+		var o plans.Override
+		worked(t, o.UnmarshalText([]byte("limits: {api: "+tt.text+"}")))
+		got := o.Limits["api"]
+		if c, ok := tt.limit.(core.Calendar); ok {
+			back, _ := got.(core.Calendar)
+			if back.Limit != c.Limit || back.Every != c.Every || back.In.String() != c.In.String() || !back.Anchor.Equal(c.Anchor) {
+				t.Errorf("%v is read as %v", tt.text, got)
+			}
+		} else if !reflect.DeepEqual(got, tt.limit) {
+			t.Errorf("%v is read as %v", tt.text, got)
+		}
+	}
+}
+
+func TestWait(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 s", time.Microsecond: "1 s", time.Second: "1 s", 1500 * time.Millisecond: "2 s",
+		time.Minute: "1 min", time.Minute + 1: "1 min 1 s", time.Hour: "1 h", time.Hour + 1: "1 h 1 min",
+		time.Hour - 1: "1 h", 24*time.Hour - 1: "1 d", 36*time.Hour + 1: "1 d 13 h", 24*time.Hour + 1: "1 d 1 h",
+		400 * 24 * time.Hour: "400 d", core.Never: "ever", -5: "0 s",
+	} {
+		if got := inspect.Wait(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+	for n, want := range map[int64]string{
+		0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000",
+		-1 << 63: "-9223372036854775808",
+	} {
+		if got := inspect.Number(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
 }

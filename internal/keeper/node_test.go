@@ -76,3 +76,16 @@ func TestAnswersConfirmSubscriptionsInOrder(t *testing.T) {
 		})
 	}
 }
+
+// Wake makes every waiter ask again, without a grant.
+func TestWake(t *testing.T) {
+	k := New(Config{Tasks: new(breaker.Tasks)})
+	waiters := []*Waiter{k.Wait("s", "a", "{x}"), k.Wait("s", "b", "{y}")}
+	k.Wake()
+	for _, w := range waiters {
+		<-w.Woken
+		if m, closing := k.Heard(w); m.Token != 0 || closing {
+			t.Errorf("heard %v, %v", m, closing)
+		}
+	}
+}

@@ -1,11 +1,13 @@
 package provider_test
 
 import (
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/internal/provider"
@@ -91,5 +93,45 @@ func TestScopes(t *testing.T) {
 	n := p.Counts()
 	if all := p.Arrivals(); n.Accepted+n.Refused != int64(len(all)) || n.Accepted != 5 || all[8].Refused || all[7].Why != "closed" {
 		t.Errorf("%+v, %v", n, all)
+	}
+}
+
+func TestStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := provider.New(provider.Config{Streams: 2, Took: time.Minute})
+		codes := make(chan int, 3)
+		for range 3 {
+			go func() { codes <- send(p, "m").Code }()
+		}
+		synctest.Wait()
+		if n := p.Counts(); n.Open != 2 || n.MostOpen != 2 || <-codes != 429 {
+			t.Errorf("%+v", n)
+		}
+		<-codes
+		<-codes
+		synctest.Wait()
+		if n := p.Counts(); n.Open != 0 || send(p, "m").Code != 200 {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+// Answers state the usage that was counted, whole and as a stream.
+func TestAnswers(t *testing.T) {
+	p := provider.New(provider.Config{Usage: func(provider.Request) (int64, int64) { return 11, 22 }})
+	for _, c := range []struct{ path, body, want string }{
+		{"/v1/chat/completions", `{"model":"m"}`, `"usage":{"prompt_tokens":11,"completion_tokens":22,"total_tokens":33}}`},
+		{"/v1/chat/completions", `{"model":"m","stream":true}`, "data: [DONE]\n\n"},
+		{"/v1/messages", `{"model":"m"}`, `"usage":{"input_tokens":11,"output_tokens":22}}`},
+		{"/v1/messages", `{"model":"m","stream":true}`, "event: message_stop\n"},
+	} {
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, httptest.NewRequest("POST", c.path, strings.NewReader(c.body)))
+		if body, _ := io.ReadAll(w.Body); !strings.Contains(string(body), c.want) {
+			t.Errorf("%s: %s", c.path, body)
+		}
+	}
+	if n := p.Counts(); n.Tokens != 4*33 {
+		t.Errorf("%+v", n)
 	}
 }

@@ -2,7 +2,6 @@ package redistest_test
 
 import (
 	"context"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,31 +81,6 @@ func TestOutsideServerKeepsItsKeys(t *testing.T) {
 	}
 }
 
-func TestServerEndsWithItsTest(t *testing.T) {
-	t.Parallel()
-	redistest.Start(t)
-	for _, name := range []string{"Fatal", "Panic"} {
-		out, err := child(t, name)
-		addr := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(out)
-		if err == nil || addr == "" {
-			t.Fatalf("%s: the test ended with %v\n%s", name, err, out)
-		}
-		if conn, err := net.Dial("tcp", addr); err == nil {
-			_ = conn.Close()
-			t.Errorf("%s: the server at %s outlived its test", name, addr)
-		}
-	}
-}
-
-func TestFailedStartShowsLog(t *testing.T) {
-	t.Parallel()
-	redistest.Start(t)
-	out, err := child(t, "BadArgument")
-	if err == nil || !strings.Contains(out, "no-such-option") || !strings.Contains(out, "its log ends") {
-		t.Errorf("the test ended with %v\n%s", err, out)
-	}
-}
-
 // HEADGATE_TEST_SERVER takes the place of the programs on PATH.
 func TestChosenProgram(t *testing.T) {
 	t.Parallel()
@@ -164,14 +138,6 @@ func TestChild(t *testing.T) {
 		redistest.StartFailover(t, 1)
 	case "Stop":
 		redistest.Real(t).Stop()
-	case "BadArgument":
-		redistest.Start(t, "--no-such-option", "1")
-	case "Fatal":
-		s := redistest.Start(t)
-		s.Stop()
-		t.Fatal(s.Addr)
-	case "Panic":
-		panic(redistest.Start(t).Addr)
 	default:
 		t.Fatalf("no child %q", name)
 	}

@@ -1,6 +1,8 @@
 package series
 
 import (
+	"os"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -39,5 +41,15 @@ func TestTable(t *testing.T) {
 	}
 	if table.all != nil {
 		t.Error("after many misses not all keys are read without the lock")
+	}
+}
+
+func TestAllHasEverySeries(t *testing.T) {
+	source, err := os.ReadFile("series.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), "= &Series{"); n != len(All()) {
+		t.Errorf("All has %d series of %d", len(All()), n)
 	}
 }
