@@ -388,6 +388,12 @@ func TestRefusalsOfEveryFormat(t *testing.T) {
 		{"2 s of messages", messagesPath, perSecond(1), 429, "2, , ", anthropic(limited)},
 		{"2 s of Gemini", "/v1beta/models/m:generateContent", perSecond(1), 429, "2, , ", `{"error":{"code":429,"message":"*","status":"RESOURCE_EXHAUSTED",` +
 			`"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"2s"}]}}`},
+		{"200 ms of Gemini", "/v1beta/models/m:generateContent", perSecond(10), 429, "1, 200, ", `{"error":{"code":429,"message":"*",` +
+			`"status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"0.2s"}]}}`},
+		{"closed to Gemini", "/v1beta/models/m:generateContent", nil, 503, "1, , ", `{"error":{"code":503,"message":"*","status":"UNAVAILABLE",` +
+			`"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1s"}]}}`},
+		{"no key of Gemini", "/v1beta/models/m:generateContent", nil, 400, ", , ", `{"error":{"code":400,"message":"*","status":"INVALID_ARGUMENT"}}`},
+		{"closed to Converse", "/model/m/converse", nil, 503, "1, , ", `{"message":"*"}`},
 		{"2 s of Converse", "/model/m/converse", perSecond(1), 429, "2, , ", `{"message":"*"}`},
 		{"2 s of Cohere", "/v2/chat", perSecond(1), 429, "2, , ", `{"message":"*"}`},
 		{"2 s of Ollama", "/api/chat", perSecond(1), 429, "2, , ", `{"error":"*"}`},
@@ -441,6 +447,10 @@ func TestRefusalsOfEveryFormat(t *testing.T) {
 			}
 			if kind := response.Header.Get("Content-Type"); asked == 0 && kind != "application/json" {
 				t.Errorf("Content-Type %s", kind)
+			}
+			faults := map[int]string{429: "ThrottlingException", 503: "ServiceUnavailableException"}
+			if kind := response.Header.Get("X-Amzn-Errortype"); strings.HasSuffix(c.path, "/converse") && kind != faults[c.status] {
+				t.Errorf("the type is %q", kind)
 			}
 			if len(r.asked) != asked {
 				t.Errorf("the upstream was asked %d times", len(r.asked))

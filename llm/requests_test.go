@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -223,26 +224,6 @@ func TestPanicsOfFunctions(t *testing.T) {
 				t.Errorf("%d units are used, %v", d.At(0).Used, err)
 			}
 		})
-	}
-}
-
-// A model that is not in Models counts as the dearest of them under each budget.
-func TestDearestModel(t *testing.T) {
-	tokens, money := policy("tokens", core.UnitTokens, 1000), policy("money", core.UnitMicroDollars, 1000)
-	r := newRig(t, core.UnitOutputTokens, 1000, func(cfg *llm.Config) {
-		cfg.UnknownModel = llm.UnknownModelDearest
-		cfg.Models = map[string]llm.Model{
-			"cheap": {Tariff: llm.Tariff{Price: llm.Price{Input: 1, Output: 1_000_000}}},
-			"dear":  {Tariff: llm.Tariff{Price: llm.Price{Input: 5_000_000, Output: 5_000_000}}},
-		}
-		cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: tokens, Key: tenant},
-			llm.Budget{Policy: money, Key: tenant})
-	})
-	r.answer = chat(7, 11)
-	read(t, r.post(chatPath, streamed))
-	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 11)
-	if a, b := r.usedOf(tokens), r.usedOf(money); a != 18 || b != 90 {
-		t.Errorf("%d tokens and %d micro-dollars are used", a, b)
 	}
 }
 
@@ -460,65 +441,28 @@ func TestSlowBodiesAreCut(t *testing.T) {
 	}
 }
 
-// stalls signals, behind the Meter's back, that a body is read for the second time: its first bytes
-// have been kept.
-type stalls struct {
-	io.ReadCloser
-	reads   int
-	stalled chan<- struct{}
-}
-
-func (s *stalls) Read(p []byte) (int, error) {
-	if s.reads++; s.reads == 2 {
-		s.stalled <- struct{}{}
-	}
-	return s.ReadCloser.Read(p)
-}
-
-// stalling passes requests on to h and tells when their bodies stall.
-func stalling(h http.Handler) (http.Handler, <-chan struct{}) {
-	stalled := make(chan struct{}, 1)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = &stalls{ReadCloser: r.Body, stalled: stalled}
-		h.ServeHTTP(w, r)
-	}), stalled
-}
-
-// connect sends the beginning of a request whose body is of a stated size.
-func (r *rig) connect(size int, begin string) net.Conn {
-	r.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() { conn.Close() })
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nX-Tenant: acme\r\n"+
-		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", chatPath, size, begin)
-	return conn
-}
-
-// A client that states a megabyte and sends a byte takes little more than its connection does.
-func TestMemoryOfSlowBodies(t *testing.T) {
-	const conns, most = 1000, 4 << 10
-	r := newRig(t, core.UnitTokens, 1000, nil)
-	live := func(h http.Handler) int64 {
-		h, stalled := stalling(h)
-		r.serve(h)
-		before := footprint()
-		for range conns {
-			r.connect(1_000_000, "{")
-			<-stalled
+// A client that states a megabyte and sends a byte takes the memory of what has come.
+func TestStatedLengthTakesNoMemory(t *testing.T) {
+	const size, clients = 1 << 20, 100
+	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) { cfg.MaxBody, cfg.MaxBodies = size, size })
+	h := r.meter.Handler(http.HandlerFunc(ok))
+	var running sync.WaitGroup
+	defer running.Wait() // after all clients have closed
+	for range clients {
+		body, client := io.Pipe()
+		running.Go(func() {
+			q, w := httptest.NewRequest(http.MethodPost, chatPath, body), httptest.NewRecorder()
+			q.ContentLength = size
+			h.ServeHTTP(w, q)
+			body.Close() // as a server does
+			if w.Code != http.StatusBadRequest {
+				t.Errorf("status %d", w.Code)
+			}
+		})
+		if _, err := client.Write([]byte("{")); err != nil {
+			t.Error(err)
 		}
-		return (footprint() - before) / conns
-	}
-	bare := live(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-		_, _ = io.Copy(io.Discard, q.Body)
-	}))
-	metered := live(r.meter.Handler(http.NotFoundHandler()))
-	t.Logf("%d bytes a connection without a Meter, %d with one", bare, metered)
-	if metered-bare > most {
-		t.Errorf("a connection takes %d bytes more with a Meter, at most %d are allowed",
-			metered-bare, most)
+		defer client.CloseWithError(io.ErrUnexpectedEOF)
 	}
 }
 

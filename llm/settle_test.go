@@ -36,23 +36,6 @@ func events(n int, do func(w http.ResponseWriter, r *http.Request)) http.Handler
 
 func abort(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// A stream whose client leaves is stopped, and pays its input and what was seen.
-func TestClientLeavesMidStream(t *testing.T) {
-	r := newRig(t, core.UnitTokens, 1000, nil)
-	stopped := make(chan struct{})
-	r.answer = events(4, func(_ http.ResponseWriter, q *http.Request) {
-		<-q.Context().Done()
-		close(stopped)
-	})
-	response := r.post(chatPath, streamed)
-	if _, err := io.ReadFull(response.Body, make([]byte, 4*len(word))); err != nil {
-		t.Error(err)
-	}
-	response.Body.Close()
-	<-stopped
-	r.want(llm.OutcomeCut, llm.Usage{Input: 3, Output: 4}, 7)
-}
-
 // A client that leaves before there is a response pays its input, which the server may have read.
 // An estimate of cached input is input too.
 func TestClientLeavesBeforeTheResponse(t *testing.T) {

@@ -145,7 +145,7 @@ func (s *storm) spawn(server *redistest.Server, upstream string) {
 	gate := gatetest.Redis(s.T, client, core.Config{Prefix: server.Prefix})
 	cfg := llm.Config{
 		Guard: nethttp.Config{Gate: gate}, Models: map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: each}}},
-		UnknownModel: llm.UnknownModelDearest, ChargeEvery: 20,
+		UnknownModel: llm.UnknownModelDearest, ChargeEvery: 2,
 		Observe: func(_ context.Context, e core.Event) {
 			told := *e.(*llm.ResponseEvent)
 			id, _ := strconv.Atoi(told.HTTP.Header.Get("X-Stream"))

@@ -7,12 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 	"pgregory.net/rapid"
@@ -274,64 +272,6 @@ func TestErrorEventOfEveryFormat(t *testing.T) {
 			if o := tap.Response(); !o.Failed || o.Broken {
 				t.Errorf("%v: read back as %+v", format, o)
 			}
-		}
-	}
-}
-
-func TestFaultOfEveryServer(t *testing.T) {
-	for _, c := range []struct {
-		errors     wire.Errors
-		status     int
-		body, kind string
-	}{
-		{wire.ErrorsGoogle, 429, `{"error":{"code":429,"message":"No.","status":"RESOURCE_EXHAUSTED"}}`, ""},
-		{wire.ErrorsGoogle, 400, `{"error":{"code":400,"message":"No.","status":"INVALID_ARGUMENT"}}`, ""},
-		{wire.ErrorsGoogle, 404, `{"error":{"code":404,"message":"No.","status":"NOT_FOUND"}}`, ""},
-		{wire.ErrorsGoogle, 503, `{"error":{"code":503,"message":"No.","status":"UNAVAILABLE"}}`, ""},
-		{wire.ErrorsAmazon, 429, `{"message":"No."}`, "ThrottlingException"},
-		{wire.ErrorsAmazon, 400, `{"message":"No."}`, "ValidationException"},
-		{wire.ErrorsAmazon, 503, `{"message":"No."}`, "ServiceUnavailableException"},
-		{wire.ErrorsCohere, 429, `{"message":"No."}`, ""},
-		{wire.ErrorsOllama, 429, `{"error":"No."}`, ""},
-		{wire.ErrorsResponses, 429, `{"error":{"message":"No.","type":"t","param":null,"code":"c"}}`, ""},
-	} {
-		w := httptest.NewRecorder()
-		fault := wire.Fault{Status: c.status, Type: "t", Code: "c", Message: "No."}
-		fault.Write(w, c.errors)
-		if got := w.Body.String(); w.Code != c.status || got != c.body+"\n" ||
-			w.Header().Get("X-Amzn-Errortype") != c.kind {
-			t.Errorf("%d %d: %d %s %v", c.errors, c.status, w.Code, got, w.Header())
-		}
-	}
-}
-
-// A client of Google's finds the wait in the body.
-func TestFaultStatesTheWait(t *testing.T) {
-	const info = `"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"`
-	for _, c := range []struct {
-		errors        wire.Errors
-		wait          time.Duration
-		stated        string // by an outer handler
-		header, delay string
-	}{
-		{wire.ErrorsGoogle, 0, "", "", ""},
-		{wire.ErrorsGoogle, 2 * time.Second, "", "2", info + `2s"}]`},
-		{wire.ErrorsGoogle, 2 * time.Second, "2", "2", info + `2s"}]`},
-		{wire.ErrorsGoogle, 100 * time.Millisecond, "", "1", info + `0.1s"}]`},
-		{wire.ErrorsGoogle, 1339200 * time.Second, "", "1339200", info + `1339200s"}]`},
-		{wire.ErrorsOllama, 1500 * time.Millisecond, "", "2", ""},
-		{wire.ErrorsOpenAI, time.Second, "7", "7", ""},
-	} {
-		w := httptest.NewRecorder()
-		if c.stated != "" {
-			w.Header().Set("Retry-After", c.stated)
-		}
-		fault := wire.Fault{Status: 429, Message: "No.", RetryAfter: c.wait}
-		fault.Write(w, c.errors)
-		body := w.Body.String()
-		if w.Header().Get("Retry-After") != c.header || !strings.Contains(body, c.delay) ||
-			strings.Contains(body, "details") != (c.delay != "") {
-			t.Errorf("%+v: %s %v", c, body, w.Header())
 		}
 	}
 }
