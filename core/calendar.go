@@ -55,6 +55,11 @@ func (c Calendar) compile() (compiled, error) {
 // Span is the half-open interval [From, Until). Both are zero for a quota without periods.
 type Span struct{ From, Until time.Time }
 
+// String returns both ends in UTC as ISO 8601 has them, such as 2026-03-17T08:00:00Z/2026-04-17T07:00:00Z.
+func (s Span) String() string {
+	return s.From.UTC().Format(time.RFC3339) + "/" + s.Until.UTC().Format(time.RFC3339)
+}
+
 // Period returns the period at a time, such as the month whose end ends a raise. The error is that
 // of a Calendar that is not valid.
 func (c Calendar) Period(at time.Time) (Span, error) {

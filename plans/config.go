@@ -178,7 +178,7 @@ func (cfg *Config) unknownNames(path string, p Plan) (faults []fault) {
 func (cfg *Config) unknownName(path, name, field string, known []string) (faults []fault) {
 	of, model, perModel := strings.Cut(name, "/")
 	if known != nil && !slices.Contains(known, of) && !slices.ContainsFunc(known, func(limit string) bool {
-		return slices.Contains(Then(limit), of)
+		return slices.ContainsFunc(append(Then(limit), limit), func(name string) bool { return of == name || of == KeptName(name) })
 	}) {
 		faults = append(faults, fault{path + name, "is not in Config." + field})
 	}

@@ -24,7 +24,7 @@ var kinds = []struct {
 	{"fixed_window", []string{"limit", "fixed_window", "from_first", "then"}, (*reader).fixedWindow},
 	{"sliding_window", []string{"limit", "sliding_window", "buckets"}, (*reader).slidingWindow},
 	{"sliding_log", []string{"limit", "sliding_log"}, (*reader).slidingLog},
-	{"calendar", []string{"limit", "calendar", "in", "anchor", "then"}, (*reader).calendar},
+	{"calendar", []string{"limit", "calendar", "in", "anchor", "then", "keep"}, (*reader).calendar},
 }
 
 // limitFields are the fields of a limit.
@@ -40,16 +40,36 @@ func (r *reader) limits(p *Plan, name, path string, n ast.Node) {
 			return
 		}
 		if p.Limits[name] != nil {
-			r.fault(path, "is there twice: the limit %s is its overage or its slow one", name)
+			r.fault(path, "is there twice: %s is a limit too", name)
 		}
 		p.Limits[name] = limit
 	}
-	limit, then := r.limit(path, n)
+	limit, fields := r.limit(path, n)
 	add(name, path, limit)
-	if then == nil || limit == nil {
+	if limit == nil {
 		return
 	}
-	path += ".then"
+	if then := fields["then"]; then != nil {
+		r.then(p, name, path+".then", limit, then, add)
+	}
+	if n := fields["keep"]; n != nil {
+		path += ".keep"
+		keep := r.duration(path, n)
+		if keep < 0 {
+			r.fault(path, "is %v: it must not be negative", keep)
+		}
+		for _, name := range []string{name, Then(name)[0]} {
+			if p.Limits[name] != nil {
+				add(KeptName(name), path, keptFor(limit, keep))
+			}
+		}
+	}
+}
+
+// then reads what answers when the limit of a name is spent.
+func (r *reader) then(
+	p *Plan, name, path string, limit core.Algorithm, then ast.Node, add func(name, path string, limit core.Algorithm),
+) {
 	if !isQuota(limit) {
 		r.fault(path, "is for a quota: a calendar, a fixed_window without from_first, or a rate of 0")
 		return
@@ -62,9 +82,11 @@ func (r *reader) limits(p *Plan, name, path string, n ast.Node) {
 			}
 		},
 		"slow": func(path string, n ast.Node) {
-			slow, then := r.limit(path, n)
-			if then != nil {
-				r.fault(path+".then", "is of a limit that answers for another")
+			slow, fields := r.limit(path, n)
+			for _, name := range []string{"then", "keep"} {
+				if fields[name] != nil {
+					r.fault(path+"."+name, "is of a limit that answers for another")
+				}
 			}
 			add(names[1], path, slow)
 		},
@@ -73,6 +95,23 @@ func (r *reader) limits(p *Plan, name, path string, n ast.Node) {
 		r.fault(path, "is empty: it must have an overage or a slow")
 	}
 }
+
+// keptFor returns the limit that counts what a calendar has admitted in one period, and keeps that for a
+// time after the period's end: it admits everything.
+func keptFor(calendar core.Algorithm, keep time.Duration) core.Algorithm {
+	c, ok := calendar.(core.Calendar)
+	if !ok {
+		c = calendar.(Subscribed).Calendar
+	}
+	const day = 24 * time.Hour
+	longest := map[core.Period]time.Duration{
+		core.PeriodMinute: time.Minute, core.PeriodHour: time.Hour, core.PeriodDay: 2 * day,
+		core.PeriodWeek: 8 * day, core.PeriodMonth: 32 * day, core.PeriodYear: 367 * day,
+	}
+	return core.TokenBucket{Burst: mostKept, Per: keep + longest[c.Every]}
+}
+
+const mostKept = 1e15 // units
 
 // isQuota reports whether a limit counts units that do not come back before its period ends.
 func isQuota(limit core.Algorithm) bool {
@@ -106,8 +145,8 @@ func withUnits(quota core.Algorithm, units int64) core.Algorithm {
 	return nil
 }
 
-// limit reads a limit, and finds the node of its then. The limit is nil if it has added a fault.
-func (r *reader) limit(path string, n ast.Node) (limit core.Algorithm, then ast.Node) {
+// limit reads a limit, and returns the nodes of its fields too. The limit is nil if it has added a fault.
+func (r *reader) limit(path string, n ast.Node) (limit core.Algorithm, fields map[string]ast.Node) {
 	if s, ok := n.(*ast.StringNode); ok {
 		switch s.Value {
 		case "unlimited":
@@ -149,7 +188,7 @@ func (r *reader) limit(path string, n ast.Node) (limit core.Algorithm, then ast.
 	if len(r.faults) > before {
 		return nil, nil
 	}
-	return limit, f.all["then"]
+	return limit, f.all
 }
 
 // fieldInteger reads a field that may be absent.

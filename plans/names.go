@@ -1,16 +1,23 @@
 package plans
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
 )
 
 // names are those of the limits and the caps of a Set, without the models behind them.
-type names struct{ limits, caps []string }
+type names struct {
+	limits, caps []string
+	kept         []string // the names of KeptName that are there
+}
 
 func namesOf(set *Set) *names {
 	limits, caps := make(map[string]bool), make(map[string]bool)
@@ -18,12 +25,41 @@ func namesOf(set *Set) *names {
 		addNames(limits, p.Limits)
 		addNames(caps, p.Caps)
 	}
+	kept := make(map[string]bool)
+	for _, name := range sortedKeys(limits) {
+		if limits[KeptName(name)] {
+			kept[KeptName(name)] = true
+			delete(limits, KeptName(name))
+		}
+	}
 	for _, name := range sortedKeys(limits) {
 		for _, answer := range Then(name) {
 			delete(limits, answer)
 		}
 	}
-	return &names{sortedKeys(limits), sortedKeys(caps)}
+	return &names{sortedKeys(limits), sortedKeys(caps), sortedKeys(kept)}
+}
+
+// KeptName returns the name of the limit that counts what the limit of a name has admitted in one period,
+// and keeps that for the keep that a file has for it.
+func KeptName(limit string) string { return withSuffix(limit, ".kept") }
+
+// withSuffix returns a name of a limit with a suffix before the model.
+func withSuffix(limit, suffix string) string {
+	of, model, perModel := strings.Cut(limit, "/")
+	if perModel {
+		model = "/" + model
+	}
+	return of + suffix + model
+}
+
+// KeptName returns the name of the func KeptName if a plan has a limit of that name, for nethttp.Quotas. It is fixed by
+// Names as other names are.
+func (b *Book) KeptName(limit string) string {
+	if name := KeptName(limit); slices.Contains(namesOf(b.Set()).kept, name) {
+		return name
+	}
+	return ""
 }
 
 // Then returns the names of the limits that answer when the limit of a name is spent, in their order: its
@@ -31,17 +67,8 @@ func namesOf(set *Set) *names {
 // The names are those that a plan has for a limit's then in a file; the policies of the limits have them
 // too, so what is spent is counted apart.
 func Then(limit string) []string {
-	of, model, perModel := strings.Cut(limit, "/")
-	if perModel {
-		model = "/" + model
-	}
-	return []string{of + overageSuffix + model, of + slowSuffix + model}
+	return []string{withSuffix(limit, ".overage"), withSuffix(limit, ".slow")}
 }
-
-const (
-	overageSuffix = ".overage"
-	slowSuffix    = ".slow"
-)
 
 // Then is the func Then, for nethttp.Quotas. It leaves out names that are too long for a limit.
 func (b *Book) Then(limit string) []string {
@@ -76,6 +103,7 @@ func (n *names) check(set *Set) error {
 	}
 	other("limit", n.limits, now.limits)
 	other("cap", n.caps, now.caps)
+	other("limit", n.kept, now.kept)
 	return joined("", faults, nil)
 }
 
@@ -91,7 +119,7 @@ func missing[T any](path string, names []string, has map[string]T, write string)
 }
 
 // Names returns the names of the limits and the caps that the plans have now, without models and
-// without those of Then, in alphabetic order. They are fixed from then on: a Set is refused if one of its plans lacks one of
+// without those of Then and KeptName, in alphabetic order. They are fixed from then on: a Set is refused if one of its plans lacks one of
 // them, or names another. The error has every name that a plan of the present Set lacks.
 // nethttp.Quotas calls Names, since a Guard keeps the rules that it was made with.
 func (b *Book) Names() (limits, caps []string, err error) {
@@ -154,4 +182,39 @@ func (s *Set) useRoutes(routes map[string][]string) (faults []fault) {
 		s.routes[strings.Clone(name)] = slices.Clone(routes[name])
 	}
 	return faults
+}
+
+// Kept returns what a tenant used of a limit in the period at a time, also one that has ended, such as for
+// a bill: what the Guard of nethttp.Quotas has admitted under the limit of that name, tokens or
+// tokens.overage, as long as the plan's file keeps it. It is 0 for what is kept no longer. The period is
+// that of the Subscription that the tenant has now.
+func (b *Book) Kept(
+	ctx context.Context, gate *core.Gate, tenant, limit string, at time.Time,
+) (used int64, period core.Span, err error) {
+	plan, err := b.For(ctx, tenant)
+	if err != nil {
+		return 0, period, err
+	}
+	kept := plan.Algorithm(KeptName(limit))
+	calendar, ok := plan.Algorithm(limit).(core.Calendar)
+	if !ok || kept == nil {
+		return 0, period, fmt.Errorf("plans: the plan of %.80q keeps no periods of %.80q", tenant, limit)
+	}
+	period, err = calendar.Period(at)
+	if err != nil {
+		return 0, period, fmt.Errorf("plans: %w", err)
+	}
+	policy, err := core.NewPolicy(core.PolicyConfig{Name: KeptName(limit), Algorithm: kept, Shadow: true})
+	if err != nil {
+		return 0, period, fmt.Errorf("plans: %w", err)
+	}
+	key, err := core.NewKey(tenant, period.String())
+	if err != nil {
+		return 0, period, fmt.Errorf("plans: %w", err)
+	}
+	d, err := gate.Peek(ctx, core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
+	if err != nil || d.Cause != nil {
+		return 0, period, fmt.Errorf("plans: kept periods: %w", errors.Join(err, d.Cause))
+	}
+	return d.At(0).Used, period, nil
 }

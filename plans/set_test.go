@@ -200,6 +200,8 @@ func TestParseSetFaults(t *testing.T) {
 		"then of a rate":   {plan("{rate: 9, per: 1m, then: {overage: 5}}"), []string{x + ".then is for a quota"}},
 		"then of a window": {plan("{limit: 9, sliding_window: 1m, then: {overage: 5}}"), []string{x + ".then is no field of a limit with sliding_window"}},
 		"then twice":       {plan("{limit: 9, calendar: day, in: UTC, then: {overage: 5}}\n      x.overage: deny"), []string{"line 6: plans.a.limits.x.overage is there twice"}},
+		"keep":             {plan("{limit: 9, calendar: day, in: UTC, keep: -1h}"), []string{x + ".keep is -1h0m0s: it must not be negative"}},
+		"keep of a window": {plan("{limit: 9, fixed_window: 1h, keep: 1d}"), []string{x + ".keep is no field of a limit with fixed_window"}},
 		"several": {
 			"default: c\nplans:\n  a: {limits: {x: {rate: 0}}, caps: {s: 0}}\n  b: {limit: 5}",
 			[]string{"line 4: plans.b.limit is no field here: there are caps and limits", `line 1: default is "c"`, "line 3: plans.a.limits.x.burst is 0", "line 3: plans.a.caps.s is 0"},
@@ -392,13 +394,14 @@ func TestNamesAreFixed(t *testing.T) {
 func TestThenOfAFile(t *testing.T) {
 	t.Parallel()
 	month := func(n int64) core.Calendar { return core.Calendar{Limit: n, Every: core.PeriodMonth, In: time.UTC} }
+	kept := core.TokenBucket{Burst: 1e15, Per: (32 + 40) * 24 * time.Hour}
 	set := parse(t, `
 default: a
 plans:
   a:
     limits:
       calendar: {limit: 9, calendar: month, in: UTC, then: {overage: 5, slow: {rate: 1, per: 1m}}}
-      subscription: {limit: 9, calendar: month, in: UTC, anchor: subscription, then: {overage: 5}}
+      subscription: {limit: 9, calendar: month, in: UTC, anchor: subscription, then: {overage: 5}, keep: 40d}
       window: unlimited
       window/large: {limit: 9, fixed_window: 1h, then: {overage: 5}}
       credits: {rate: 0, burst: 9, then: {slow: unlimited}}
@@ -406,6 +409,7 @@ plans:
 	want := map[string]core.Algorithm{
 		"calendar": month(9), "calendar.overage": month(5), "calendar.slow": core.PerMinute(1),
 		"subscription": plans.Subscribed{Calendar: month(9)}, "subscription.overage": plans.Subscribed{Calendar: month(5)},
+		"subscription.kept": kept, "subscription.overage.kept": kept,
 		"window":               core.Unlimited{},
 		"window/large":         core.FixedWindow{Limit: 9, Window: time.Hour},
 		"window.overage/large": core.FixedWindow{Limit: 5, Window: time.Hour},

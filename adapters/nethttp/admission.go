@@ -53,6 +53,7 @@ type charger struct {
 	policy *core.Policy // of the rule, or one of its Then
 	advert advert
 	then   *charger // under the policy that follows when this one denies, or nil
+	kept   *charger // of the count of this policy's period, which is kept, or nil
 	block  *block   // in place of all others
 }
 

@@ -81,7 +81,19 @@ func (x *Exchange) deriveRules(
 		}
 		c.Cost = cmp.Or(cost, core.NoCost)
 		charges = append(charges, c)
-		x.charged = append(x.charged, charged{by: &x.guard.rules[i], cost: cost})
+		by := &x.guard.rules[i]
+		x.charged = append(x.charged, charged{by: by, cost: cost})
+		if by.kept == nil {
+			continue
+		}
+		kept, _, ok, err := x.keptCharge(by, &c, x.now())
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			charges = append(charges, kept)
+			x.charged = append(x.charged, charged{by: by.kept, cost: cost})
+		}
 	}
 	return charges, nil
 }

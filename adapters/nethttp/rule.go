@@ -57,6 +57,9 @@ type Rule struct {
 	Settle func(r *http.Request, status int, cost int64) (actual int64)
 	// Skip skips the rule for the requests for which it returns true. Nil skips none.
 	Skip func(*http.Request) bool
+
+	// kept counts what Policy and each of Then have admitted in one period. One may be nil, and so may all.
+	kept []*core.Policy
 }
 
 func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {

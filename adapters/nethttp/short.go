@@ -66,6 +66,8 @@ type PlanBook interface {
 	Names() (limits, caps []string, err error)
 	// Then returns the names of the limits that answer when a limit is spent, in their order.
 	Then(limit string) []string
+	// KeptName returns the name of the limit that counts what a limit has admitted in one period, or "".
+	KeptName(limit string) string
 	// Counts reports whether a limit counts a request, by its route.
 	Counts(limit string, r *http.Request) bool
 }
@@ -92,18 +94,34 @@ func quotas(gate *core.Gate, book PlanBook, tenant keyfunc.Func) (*Guard, error)
 		return nil, err
 	}
 	cfg := Config{Gate: gate, Plan: book.Plan(tenant)}
+	charges := len(limits)
 	for _, name := range limits {
 		rule := Rule{Key: tenant, Skip: func(r *http.Request) bool { return !book.Counts(name, r) }}
-		// Every plan names the limit, so DenyAll never holds, except under those of Then.
+		// Every plan names the limit, so DenyAll never holds, except under those of Then and KeptName.
 		for _, name := range append([]string{name}, book.Then(name)...) {
 			policy, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.DenyAll{}})
 			if err != nil {
 				return nil, err
 			}
 			rule.Then = append(rule.Then, policy)
+			var kept *core.Policy
+			if name := book.KeptName(name); name != "" {
+				kept, err = core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.DenyAll{}, Shadow: true})
+			}
+			if err != nil {
+				return nil, err
+			}
+			rule.kept = append(rule.kept, kept)
 		}
 		rule.Policy, rule.Then = rule.Then[0], rule.Then[1:]
+		if rule.kept[0] != nil {
+			charges++
+		}
 		cfg.Rules = append(cfg.Rules, rule)
+	}
+	if charges > core.MaxCharges {
+		return nil, fmt.Errorf("the plans have %d limits with the counts that they keep: they must have at most %d",
+			charges, core.MaxCharges)
 	}
 	if len(caps) > 0 {
 		slots, err := semaphore.New(gate, semaphore.Config{Name: "plans"})

@@ -6,9 +6,9 @@ import "github.com/headgate/headgate/core"
 func chargerOf(r *Rule) charger {
 	var next *charger
 	for i := len(r.Then) - 1; i >= 0; i-- {
-		next = &charger{rule: r, policy: r.Then[i], advert: advertise(r.Then[i]), then: next}
+		next = &charger{rule: r, policy: r.Then[i], advert: advertise(r.Then[i]), then: next, kept: r.keptBy(i + 1)}
 	}
-	return charger{rule: r, policy: r.Policy, advert: advertise(r.Policy), then: next}
+	return charger{rule: r, policy: r.Policy, advert: advertise(r.Policy), then: next, kept: r.keptBy(0)}
 }
 
 // follow replaces the charges that deny the request by those under the policies that follow, and
@@ -26,6 +26,9 @@ func (x *Exchange) follow(charges []core.Charge) (again bool) {
 			continue
 		}
 		if next := x.following(c.by); next != nil {
+			if c.by.kept != nil {
+				x.keepInstead(next, charges[i+1:], x.charged[i+1:])
+			}
 			c.by, again = next, true
 			charges[i].Policy, charges[i].Limit = next.policy, x.limitUnder(next.policy)
 		}

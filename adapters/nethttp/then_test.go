@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/plans"
 )
@@ -173,6 +176,140 @@ plans:
 		}
 		if all := strings.Join(got, ", "); all != want {
 			t.Errorf("%s: %s, want %s", tenant, all, want)
+		}
+	}
+}
+
+// What a plan keeps of a period that has ended is what was admitted in it, the overage apart.
+func TestKeptPeriods(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	clock.Set(time.Date(2026, 2, 10, 0, 0, 0, 0, time.UTC))
+	gate := memory(t, clock)
+	anchor := time.Date(2026, 1, 17, 9, 0, 0, 0, time.UTC)
+	book := gatetest.Must(plans.New(plans.Config{
+		Set: gatetest.Must(plans.ParseSet([]byte(`
+default: free
+plans:
+  free:
+    limits:
+      month: {limit: 4, calendar: month, in: UTC, anchor: subscription, then: {overage: 2, slow: {rate: 1, per: 1h}}, keep: 40d}
+      day: {limit: 100, calendar: day, in: UTC}
+  pro: {limits: {month: unlimited, day: unlimited}}
+`)))(t),
+		Subscription: func(_ context.Context, tenant string) (plans.Subscription, error) {
+			return plans.Subscription{Plan: tenant, Anchor: anchor}, nil
+		},
+	}))(t)
+	t.Cleanup(book.Close)
+	g := gatetest.Must(nethttp.Quotas(gate, book, tenantOf))(t)
+	h := g.Handler(http.HandlerFunc(ok))
+	for range 9 { // 4, an overage of 2 and a slow one
+		askAs(h, "free", "/")
+	}
+	askAs(h, "pro", "/")
+	clock.Set(anchor.AddDate(0, 1, 0))
+	for range 3 {
+		askAs(h, "free", "/")
+	}
+	for limit, want := range map[string][2]int64{"month": {4, 3}, "month.overage": {2, 0}} {
+		for i, at := range []time.Time{anchor, clock.Now()} {
+			used, period, err := book.Kept(t.Context(), gate, "free", limit, at)
+			if err != nil || used != want[i] || !period.From.Equal(anchor.AddDate(0, i, 0)) {
+				t.Errorf("%s in %v: %d, %v, want %d", limit, period, used, err, want[i])
+			}
+		}
+	}
+	for limit, tenant := range map[string]string{"day": "free", "month": "pro", "month.slow": "free"} {
+		if used, _, err := book.Kept(t.Context(), gate, tenant, limit, anchor); err == nil {
+			t.Errorf("%s of %s: %d is kept", limit, tenant, used)
+		}
+	}
+	for tenant, want := range map[string]string{
+		"free": `"name":"month","q":4,"qu":"requests","w":2419200,"used":3,"r":1,"t":2419200,"reset":2419200,` +
+			`"last":{"used":4,"from":"2026-01-17T09:00:00Z","until":"2026-02-17T09:00:00Z"}}`,
+		"pro": `{"name":"month","qu":"requests","unlimited":true}`,
+	} {
+		if body := askAs(g.Usage(), tenant, "/").Body.String(); !strings.Contains(body, want) {
+			t.Errorf("%s is not in %s", want, body)
+		}
+	}
+	if names := namesIn(askAs(h, "free", "/").Header()); names != "day month" {
+		t.Errorf("clients are told of %s", names)
+	}
+	clock.Set(anchor.AddDate(0, 2, 41)) // 40 days after the second period
+	if used, _, err := book.Kept(t.Context(), gate, "free", "month", anchor); err != nil || used != 0 {
+		t.Errorf("%d are still kept, %v", used, err)
+	}
+}
+
+// Whatever dies, a quota and what is kept of its period are one count, which has every request that was
+// answered and none that was not sent.
+func TestKeptPeriodsSurviveKills(t *testing.T) {
+	t.Parallel()
+	requests := 3000
+	if gatetest.Long() {
+		requests = 100_000
+	}
+	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	gate := gatetest.Redis(t, s.Client(t), core.Config{})
+	begun := time.Now().UTC().Add(-10 * 24 * time.Hour)
+	book := gatetest.Must(plans.New(plans.Config{
+		Set: gatetest.Must(plans.ParseSet([]byte("default: free\nplans: {free: {limits: {month: {limit: 40, calendar: month, " +
+			"in: UTC, anchor: subscription, then: {overage: 1000000}, keep: 1d}}}}")))(t),
+		Subscription: func(context.Context, string) (plans.Subscription, error) {
+			return plans.Subscription{Anchor: begun}, nil
+		},
+	}))(t)
+	t.Cleanup(book.Close)
+	h := gatetest.Must(nethttp.Quotas(gate, book, tenantOf))(t).Handler(http.HandlerFunc(ok))
+	const tenants, workers = 5, 4
+	var count atomic.Int64
+	var sent, answered [tenants]atomic.Int64
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for n := count.Add(1); n <= int64(requests); n = count.Add(1) {
+				sent[n%tenants].Add(1)
+				if askAs(h, fmt.Sprint("t", n%tenants), "/").Header().Get("RateLimit") != "" { // Redis has decided
+					answered[n%tenants].Add(1)
+				}
+			}
+		})
+	}
+	client := s.Client(t)
+	for kill := int64(1); kill < 10; kill++ {
+		gatetest.Eventually(t, "the next kill", func() bool { return count.Load() >= kill*int64(requests)/10 })
+		if kill%3 == 0 {
+			s.Kill()
+			s.Restart()
+		} else {
+			_ = client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal").Err() // this connection too
+		}
+	}
+	all.Wait()
+	for n := range tenants {
+		tenant := fmt.Sprint("t", n)
+		plan := gatetest.Must(book.For(t.Context(), tenant))(t)
+		sum := int64(0)
+		for _, limit := range []string{"month", "month.overage"} {
+			var d core.Decision
+			var kept int64
+			gatetest.Eventually(t, "an answer", func() bool {
+				var err, err2 error
+				d, err = gate.Peek(t.Context(), core.Charge{
+					Policy: gatetest.Limited(t, limit, core.DenyAll{}), Key: gatetest.Key(t, tenant), Cost: core.NoCost, Limit: plan.Algorithm(limit),
+				})
+				kept, _, err2 = book.Kept(t.Context(), gate, tenant, limit, time.Now())
+				return err == nil && d.Cause == nil && err2 == nil
+			})
+			if used := d.At(0).Used; kept != used {
+				t.Errorf("%s of %s: %d are kept of %d", limit, tenant, kept, used)
+			}
+			sum += kept
+		}
+		if least, most := answered[n].Load(), sent[n].Load(); sum < least || sum > most || least == 0 {
+			t.Errorf("%s: %d are kept, %d were sent and %d answered", tenant, sum, most, least)
 		}
 	}
 }

@@ -24,7 +24,8 @@ import (
 //	  ]
 //	}
 //
-// There is a policy for each rule, in their order, and behind it those of its Then. w, t and reset are seconds: w is the window, t
+// There is a policy for each rule, in their order, and behind it those of its Then. last is what was used
+// in the period before, if the plan keeps that: used, from and until. w, t and reset are seconds: w is the window, t
 // the wait until r rises, and reset the wait until all of q remains. They are rounded up, except a
 // w below one second. held is the part of used that running requests hold and may give back, if
 // there is some. t and reset are absent while nothing is used, and if nothing comes back.
@@ -50,16 +51,24 @@ type usage struct {
 }
 
 type policyUsage struct {
-	Name      string  `json:"name"`
-	Quota     *int64  `json:"q,omitempty"`
-	Unit      string  `json:"qu"`
-	Window    float64 `json:"w,omitempty"`
-	Used      *int64  `json:"used,omitempty"`
-	Held      int64   `json:"held,omitempty"`
-	Remaining *int64  `json:"r,omitempty"`
-	Next      int64   `json:"t,omitempty"`
-	Reset     int64   `json:"reset,omitempty"`
-	Unlimited bool    `json:"unlimited,omitempty"`
+	Name      string     `json:"name"`
+	Quota     *int64     `json:"q,omitempty"`
+	Unit      string     `json:"qu"`
+	Window    float64    `json:"w,omitempty"`
+	Used      *int64     `json:"used,omitempty"`
+	Held      int64      `json:"held,omitempty"`
+	Remaining *int64     `json:"r,omitempty"`
+	Next      int64      `json:"t,omitempty"`
+	Reset     int64      `json:"reset,omitempty"`
+	Unlimited bool       `json:"unlimited,omitempty"`
+	Last      *lastUsage `json:"last,omitempty"`
+}
+
+// lastUsage is what was used in the period before, if that is kept.
+type lastUsage struct {
+	Used  int64     `json:"used"`
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until"`
 }
 
 type capUsage struct {
@@ -102,13 +111,13 @@ func (g *Guard) serveUsage(w http.ResponseWriter, r *http.Request) {
 // usage reads what the request's keys have used, or sets the status and the error of a refusal.
 func (x *Exchange) usage(r *http.Request) usage {
 	u := usage{Policies: []policyUsage{}, Caps: []capUsage{}}
-	charges, err := x.deriveKeys(r)
+	charges, by, err := x.deriveKeys(r)
 	if err == nil && x.guard.cfg.Slot != nil {
 		err = x.deriveCaps(r)
 	}
 	derived := err == nil
 	if derived && len(charges) > 0 {
-		u.Policies, err = x.policyUsages(r, charges)
+		u.Policies, err = x.policyUsages(r, charges, by)
 	}
 	if err == nil && x.guard.cfg.Slot != nil {
 		u.Caps, err = x.capUsages(r)
@@ -120,8 +129,8 @@ func (x *Exchange) usage(r *http.Request) usage {
 	return u
 }
 
-// deriveKeys returns a charge of nothing for each rule that clients are told of.
-func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, err error) {
+// deriveKeys returns a charge of nothing for each policy that clients are told of, and its charger.
+func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, by []*charger, err error) {
 	for i := range x.guard.cfg.Rules {
 		rule := &x.guard.cfg.Rules[i]
 		if rule.Policy.Shadow() {
@@ -129,22 +138,66 @@ func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, err error
 		}
 		c, ok, err := x.chargeWithoutCost(rule, r)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if !ok {
 			continue
 		}
 		charges = append(charges, c)
+		by = append(by, &x.guard.rules[i])
 		for next := x.following(&x.guard.rules[i]); next != nil; next = x.following(next) {
 			c.Policy, c.Limit = next.policy, x.limitUnder(next.policy)
 			charges = append(charges, c)
+			by = append(by, next)
 		}
 	}
-	return charges, nil
+	return charges, by, nil
 }
 
-func (x *Exchange) policyUsages(r *http.Request, charges []core.Charge) ([]policyUsage, error) {
+func (x *Exchange) policyUsages(
+	r *http.Request, charges []core.Charge, by []*charger,
+) ([]policyUsage, error) {
+	results, err := x.peek(r, charges)
+	if err != nil {
+		return nil, err
+	}
 	all := make([]policyUsage, 0, len(charges))
+	for _, result := range results {
+		all = append(all, policyUsageOf(result))
+	}
+	return all, x.addLast(r, all, charges, by)
+}
+
+// addLast adds what was used in the periods before, as far as it is kept.
+func (x *Exchange) addLast(
+	r *http.Request, all []policyUsage, charges []core.Charge, by []*charger,
+) error {
+	var asks []core.Charge
+	var of []*policyUsage
+	for i := range charges {
+		_, period, ok, err := x.keptCharge(by[i], &charges[i], x.now())
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		c, last, _, err := x.keptCharge(by[i], &charges[i], period.From.Add(-time.Microsecond))
+		if err != nil {
+			return err
+		}
+		all[i].Last = &lastUsage{From: last.From.UTC(), Until: last.Until.UTC()}
+		asks, of = append(asks, c), append(of, &all[i])
+	}
+	results, err := x.peek(r, asks)
+	for i, result := range results {
+		of[i].Last.Used = result.Used
+	}
+	return err
+}
+
+// peek asks about charges that spend nothing, as many as there are.
+func (x *Exchange) peek(r *http.Request, charges []core.Charge) (all []core.Result, err error) {
 	for some := range slices.Chunk(charges, core.MaxCharges) {
 		d, err := x.guard.cfg.Gate.Peek(r.Context(), some...)
 		if err != nil {
@@ -154,7 +207,7 @@ func (x *Exchange) policyUsages(r *http.Request, charges []core.Charge) ([]polic
 			return nil, d.Cause
 		}
 		for _, result := range d.Results() {
-			all = append(all, policyUsageOf(result))
+			all = append(all, result)
 		}
 	}
 	return all, nil

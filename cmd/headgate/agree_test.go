@@ -23,7 +23,7 @@ const agreedPlans = `
 default: free
 plans:
   free: {limits: {year: {limit: 3, calendar: year, in: UTC, anchor: subscription}, credits: {rate: 0, burst: 6}}}
-  pro: {limits: {year: {limit: 3, calendar: year, in: UTC, anchor: subscription, then: {overage: 2}}, credits: {rate: 0, burst: 6}}}
+  pro: {limits: {year: {limit: 3, calendar: year, in: UTC, anchor: subscription, then: {overage: 2}, keep: 40d}, credits: {rate: 0, burst: 6}}}
   slow: {limits: {year: {limit: 2, calendar: year, in: UTC, then: {overage: 1, slow: {rate: 0, burst: 2}}}, credits: deny}}
   none: {limits: {year: {limit: 3, calendar: year, in: UTC, then: {slow: unlimited}}, credits: {rate: 0, burst: 4}}}
 `
@@ -93,7 +93,7 @@ func TestWhyPageAndGuardAgree(t *testing.T) {
 			why, _ = headgateJSON[whyJSON](t, append([]string{"why", tenant, "--policies", file, "--name", s.Plan, "--anchor", anchor}, a.flags...)...)
 		}
 		status := ask(tenant)
-		if admitted := status == http.StatusNotFound; passes != admitted || why.Passes != admitted {
+		if admitted := status == http.StatusNotFound; passes != admitted || why.Passes != admitted || len(why.Counts) > 0 {
 			t.Errorf("%s of %v: the Guard answers %d, the page says %v, and why %+v", tenant, subscriptions[tenant], status, passes, why)
 		}
 		if !passes {

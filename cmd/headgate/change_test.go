@@ -116,6 +116,7 @@ type whyJSON struct {
 		Policy, Key            string
 		Limit, Used, Remaining int64
 	}
+	Counts []any `json:"unknown_counts"`
 }
 
 // Each test of a command that changes something runs on one server and on a cluster.

@@ -154,7 +154,7 @@ func (v *verdictView) doubt(s *inspect.Subject, k *known, stands *stored.Subject
 	v.Passes = v.Passes && len(v.Unknown) == 0
 	for i := range stands.Entries {
 		e := &stands.Entries[i]
-		if !stored.Within(s.Key.String(), e.Path) || k.plan.Limits[e.Policy] != nil {
+		if !stored.Within(s.Key.String(), e.Path) || k.plan.Limits[k.policyOf(e)] != nil {
 			continue
 		}
 		if !k.counts(e) || vague[k.policyOf(e)] {

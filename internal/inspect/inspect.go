@@ -45,7 +45,8 @@ type Inspector struct {
 	hub *hub.Hub
 	// answers are the policies that hold when another is spent, by their names, with that one.
 	answers map[string]*core.Policy
-	implied []*core.Policy // the answers that the configuration does not have
+	implied []*core.Policy  // the answers that the configuration does not have
+	kept    map[string]bool // names of policies that count ended periods, on keys of their own
 }
 
 // New returns an Inspector, or every fault of the configuration at once. Faults name the fields of
@@ -86,7 +87,7 @@ func New(cfg Config, of string) (*Inspector, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	i := &Inspector{cfg: cfg, hub: lent, answers: make(map[string]*core.Policy)}
+	i := &Inspector{cfg: cfg, hub: lent, answers: make(map[string]*core.Policy), kept: make(map[string]bool)}
 	for _, p := range cfg.Policies {
 		i.addAnswers(p)
 	}
@@ -95,7 +96,9 @@ func New(cfg Config, of string) (*Inspector, error) {
 
 // addAnswers adds the policies that a plan may name for one that is spent.
 func (i *Inspector) addAnswers(p *core.Policy) {
+	i.kept[plans.KeptName(p.Name())] = true
 	for _, name := range plans.Then(p.Name()) {
+		i.kept[plans.KeptName(name)] = true
 		i.answers[name] = p
 		if i.Policy(name) != nil {
 			continue

@@ -59,16 +59,7 @@ func (l *Limit) isTouched() bool {
 
 // limits fills in how a subject stands under each policy.
 func (i *Inspector) limits(ctx context.Context, s *Subject, plan core.Plan) {
-	var all []Limit
-	for _, p := range slices.Concat(i.cfg.Policies, i.implied) {
-		counted := cmp.Or(i.answers[p.Name()], p) // an answer counts on the keys of what it answers for
-		for _, key := range i.keys(counted, s.Key) {
-			l := i.limitOf(p, key, plan)
-			if _, none := l.Algorithm.(core.DenyAll); counted == p || !none {
-				all = append(all, l)
-			}
-		}
-	}
+	all := i.candidates(s, plan)
 	for some := range slices.Chunk(all, core.MaxCharges) {
 		i.peek(ctx, s, some)
 	}
@@ -85,6 +76,23 @@ func (i *Inspector) limits(ctx context.Context, s *Subject, plan core.Plan) {
 			s.Limits = append(s.Limits, l)
 		}
 	}
+}
+
+// candidates returns the limits that may hold for a subject, without Results.
+func (i *Inspector) candidates(s *Subject, plan core.Plan) (all []Limit) {
+	for _, p := range slices.Concat(i.cfg.Policies, i.implied) {
+		if i.kept[p.Name()] {
+			continue
+		}
+		counted := cmp.Or(i.answers[p.Name()], p) // an answer counts on the keys of what it answers for
+		for _, key := range i.keys(counted, s.Key) {
+			l := i.limitOf(p, key, plan)
+			if _, none := l.Algorithm.(core.DenyAll); counted == p || !none {
+				all = append(all, l)
+			}
+		}
+	}
+	return all
 }
 
 func (i *Inspector) keys(p *core.Policy, subject core.Key) []core.Key {

@@ -264,7 +264,7 @@ func TestReplayOfAnOverage(t *testing.T) {
 	var denied []string
 	r := core.Must(New(Config{
 		Plan: planOf(t, "default: a\nplans: {a: {limits: {day: {limit: 3, calendar: day, in: UTC, "+
-			"then: {overage: 2, slow: {limit: 1, fixed_window: 1h}}}, minute: {limit: 100, fixed_window: 1m}}}}"),
+			"then: {overage: 2, slow: {limit: 1, fixed_window: 1h}}, keep: 40d}, minute: {limit: 100, fixed_window: 1m}}}}"),
 		Refused: func(one Refusal) error {
 			for _, d := range one.By {
 				denied = append(denied, fmt.Sprint(one.Line, d.Policy))

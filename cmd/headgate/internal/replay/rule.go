@@ -56,6 +56,9 @@ func newRules(cfg *Config) (rules []*rule, skipped []string, err error) {
 			skipped = append(skipped, name)
 			continue
 		}
+		if of, kept := strings.CutSuffix(name, plans.KeptName("")); kept && cfg.Plan.Limits[of] != nil {
+			continue // it counts what that one admits
+		}
 		policy, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: cfg.Plan.Limits[name]})
 		if err != nil {
 			return nil, nil, err

@@ -1,0 +1,61 @@
+package nethttp
+
+import (
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
+)
+
+// keptBy returns the charger of the count that is kept of Policy, or of one of Then, or nil.
+func (r *Rule) keptBy(i int) *charger {
+	if i >= len(r.kept) || r.kept[i] == nil {
+		return nil
+	}
+	return &charger{rule: r, policy: r.kept[i], advert: advertise(r.kept[i])}
+}
+
+// keptCharge returns the charge of the count that is kept of a charge by c, on a key of the period at a
+// time. It reports false if nothing is kept.
+func (x *Exchange) keptCharge(c *charger, counted *core.Charge, at time.Time) (
+	kept core.Charge, period core.Span, ok bool, err error,
+) {
+	if c.kept == nil {
+		return kept, period, false, nil
+	}
+	limit := x.limitUnder(c.kept.policy)
+	calendar, ok := counted.Limit.(core.Calendar)
+	if limit == nil || !ok {
+		return kept, period, false, nil // the plan has another limit, or keeps nothing
+	}
+	if period, err = calendar.Period(at); err != nil {
+		return kept, period, false, err
+	}
+	parts := counted.Key.Parts()
+	key, err := core.NewKey(parts[0], append(parts[1:], period.String())...)
+	return core.Charge{Policy: c.kept.policy, Key: key, Cost: counted.Cost, Limit: limit}, period, err == nil, err
+}
+
+// now returns the time by which periods are chosen: that of this process, or of the Gate in memory.
+func (x *Exchange) now() time.Time {
+	if clock := hub.Of(x.guard.cfg.Gate).Clock; clock != nil {
+		return time.UnixMicro(clock())
+	}
+	return time.Now()
+}
+
+// keepInstead lets the charge that is kept of another one be that of the policy that follows. These are
+// the charges behind the other one. If nothing is kept of the one that follows, it spends nothing.
+func (x *Exchange) keepInstead(next *charger, charges []core.Charge, by []charged) {
+	if len(charges) == 0 || by[0].by.rule != next.rule { // the plan keeps nothing
+		return
+	}
+	if next.kept == nil || x.limitUnder(next.kept.policy) == nil {
+		charges[0].Cost = core.NoCost
+		by[0].cost = 0
+		return
+	}
+	by[0].by = next.kept
+	charges[0].Policy = next.kept.policy
+	charges[0].Limit = x.limitUnder(next.kept.policy)
+}
