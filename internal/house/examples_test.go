@@ -253,11 +253,11 @@ func testFramework(t *testing.T, program string) {
 	}
 }
 
-// The frameworks' code in docs/http.md is that of the examples, which are built above.
+// The frameworks' code in docs/reference/frameworks.md is that of the examples, which are built above.
 func TestDocumentationShowsTheExamples(t *testing.T) {
-	_, section, _ := strings.Cut(read(t, "docs/http.md"), "\n## Frameworks\n")
+	_, section, _ := strings.Cut(read(t, "docs/reference/frameworks.md"), "\n## With an adapter\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	snippets := regexp.MustCompile("(?s)\\(\\.\\./(_examples/[a-z0-9]+/main.go)\\)[^`]*(?:`[^`]+`[^`]*)*```go\n(.*?)```").
+	snippets := regexp.MustCompile("(?s)\\(\\.\\./\\.\\./(_examples/[a-z0-9]+/main.go)\\)[^`]*(?:`[^`]+`[^`]*)*```go\n(.*?)```").
 		FindAllStringSubmatch(section, -1)
 	if len(snippets) != 4 {
 		t.Fatalf("%d snippets", len(snippets))
