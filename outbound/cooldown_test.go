@@ -132,28 +132,6 @@ func TestGuessedWaitsGrow(t *testing.T) {
 	}
 }
 
-// Of several refusals the one that ends last holds, whichever comes last.
-func TestLongestCooldownHolds(t *testing.T) {
-	eachGate(t, func(t *testing.T, g *core.Gate) {
-		r := newRig(t, outbound.Config{Gate: g})
-		waits := []string{"2", "60", "1"}
-		var arrived, done sync.WaitGroup
-		arrived.Add(len(waits))
-		for _, wait := range waits {
-			r.push(func(w http.ResponseWriter) {
-				arrived.Done()
-				arrived.Wait()
-				refuse(429, "", "Retry-After", wait)(w)
-			})
-			done.Go(func() { _, _ = get(t, r.tr, r.URL) })
-		}
-		done.Wait()
-		if busy := r.busy("", "cooldown"); busy.After < 50*time.Second {
-			t.Errorf("%+v", busy)
-		}
-	})
-}
-
 // Requests that wait for a cooldown go on spread over the first second after it.
 func TestResumptionIsSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -293,21 +271,25 @@ func TestCooldownOutlivesRedis(t *testing.T) {
 	}
 }
 
-// cooldownsOf sends requests at once, each of which is refused after another time, and returns the
-// cooldowns that begin.
-func cooldownsOf(t *testing.T, cfg outbound.Config, header http.Header, after ...time.Duration) (all []time.Duration) {
+// refusal429 is a refusal that comes after a time, and tells a wait unless that is empty.
+type refusal429 struct {
+	after time.Duration
+	wait  string
+}
+
+// cooldownsOf sends requests at once, each of which is refused, and returns the cooldowns that begin.
+func cooldownsOf(t *testing.T, cfg outbound.Config, refusals ...refusal429) (all []time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gatetest.Memory(t, core.Config{})
 		var mu sync.Mutex
-		next := slices.Values(after)
-		waits := make(chan time.Duration, len(after))
-		for wait := range next {
-			waits <- wait
+		next := make(chan refusal429, len(refusals))
+		for _, r := range refusals {
+			next <- r
 		}
-		cfg.Gate = g
+		cfg.Gate = gatetest.Memory(t, core.Config{})
 		cfg.Base = roundTripper(func(*http.Request) (*http.Response, error) {
-			time.Sleep(<-waits)
-			return &http.Response{StatusCode: 429, Header: header, Body: http.NoBody}, nil
+			r := <-next
+			time.Sleep(r.after)
+			return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {r.wait}}, Body: http.NoBody}, nil
 		})
 		cfg.Observe = func(_ context.Context, e core.Event) {
 			if e, ok := e.(*outbound.CooldownEvent); ok {
@@ -318,7 +300,7 @@ func cooldownsOf(t *testing.T, cfg outbound.Config, header http.Header, after ..
 		}
 		tr := transport(t, cfg)
 		var sent sync.WaitGroup
-		for range after {
+		for range refusals {
 			sent.Go(func() { _, _ = get(t, tr, "http://example.com/") })
 		}
 		sent.Wait()
@@ -327,25 +309,26 @@ func cooldownsOf(t *testing.T, cfg outbound.Config, header http.Header, after ..
 }
 
 // Refusals of requests that were sent before a cooldown are of the same overload, and begin no other one.
-func TestRefusalsSentTogetherAreOne(t *testing.T) {
-	all := cooldownsOf(t, outbound.Config{}, nil, 10*time.Millisecond, 12*time.Millisecond, 15*time.Millisecond,
-		1200*time.Millisecond, 3500*time.Millisecond)
-	if len(all) != 3 || all[0] != time.Second || slices.Max(all) > time.Second {
-		t.Errorf("the cooldowns are %v, want one of a second, and two that found it", all)
-	}
-}
-
-// Longest bounds a cooldown.
-func TestLongestBoundsCooldowns(t *testing.T) {
-	for _, wait := range []string{"31536000", "3600"} {
-		all := cooldownsOf(t, outbound.Config{Longest: 10 * time.Minute}, http.Header{"Retry-After": {wait}}, 0)
-		if len(all) != 1 || all[0] != 10*time.Minute {
-			t.Errorf("the cooldowns after %s are %v", wait, all)
-		}
-	}
-	if _, err := outbound.New(outbound.Config{Gate: gatetest.Memory(t, core.Config{}), Longest: -1}); err == nil ||
-		!strings.Contains(err.Error(), "Longest is -1ns") {
-		t.Error(err)
+// Of waits that servers tell the one that ends last holds. Longest bounds it.
+func TestCooldownsOfRequestsSentTogether(t *testing.T) {
+	const ms = time.Millisecond
+	longest := outbound.Config{Longest: 10 * time.Minute}
+	for name, c := range map[string]struct {
+		cfg      outbound.Config
+		refusals []refusal429
+		want     []time.Duration
+	}{
+		"guessed":        {refusals: []refusal429{{after: 10 * ms}, {after: 12 * ms}, {after: 15 * ms}, {after: 1200 * ms}, {after: 3500 * ms}}, want: []time.Duration{1000 * ms, 998 * ms, 995 * ms}},
+		"told":           {refusals: []refusal429{{10 * ms, "2"}, {20 * ms, "60"}, {30 * ms, "1"}}, want: []time.Duration{2000 * ms, 60_000 * ms, 59_990 * ms}},
+		"an hour":        {longest, []refusal429{{0, "3600"}}, []time.Duration{10 * time.Minute}},
+		"a year":         {longest, []refusal429{{0, "31536000"}}, []time.Duration{10 * time.Minute}},
+		"a day and more": {refusals: []refusal429{{0, "31536000"}}, want: []time.Duration{24 * time.Hour}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if all := cooldownsOf(t, c.cfg, c.refusals...); !slices.Equal(all, c.want) {
+				t.Errorf("the cooldowns are %v, want %v", all, c.want)
+			}
+		})
 	}
 }
 

@@ -189,8 +189,17 @@ func TestPoolRetries(t *testing.T) {
 			}
 		}
 		p := at(3)
-		if text, err := ask(t, p, u.URL, "!"); text != "c3!429" || err != nil {
-			t.Errorf("all refuse: %q, %v", text, err)
+		again := request(t, t.Context(), u.URL)
+		var body *closer
+		again.GetBody = func() (io.ReadCloser, error) {
+			body = newCloser("!")
+			return body, nil
+		}
+		again.Body, _ = again.GetBody()
+		if res, err := p.RoundTrip(again); err != nil || res.StatusCode != http.StatusTooManyRequests || !body.closed.Load() {
+			t.Errorf("all refuse: %v, %v, and a body that no upstream reads is closed: %v", res, err, body.closed.Load())
+		} else {
+			_ = res.Body.Close()
 		}
 		if _, err := ask(t, p, u.URL, "!"); !errors.Is(err, outbound.ErrBusy) {
 			t.Errorf("all cool: %v", err)

@@ -1,7 +1,6 @@
 package outbound_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,84 +24,27 @@ import (
 	"github.com/headgate/headgate/outbound"
 )
 
-// replica is this test binary as a process of its own, running TestReplica.
-type replica struct {
-	in    io.Writer
-	lines *bufio.Scanner
-	kill  func()
-}
-
-func startReplica(t *testing.T, s *redistest.Server) *replica {
-	t.Helper()
-	in, lines, kill := redistest.StartKillable(t, "TestReplica", "OUTBOUND_TEST_ADDR="+s.Addr)
-	return &replica{in, lines, kill}
-}
-
-// send tells the replica to send n requests to each URL at the same time.
-func (r *replica) send(t *testing.T, n int, urls ...string) {
-	t.Helper()
-	if _, err := fmt.Fprintln(r.in, n, strings.Join(urls, " ")); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// answer returns what the replica prints behind a word. It skips what the test framework prints.
-func (r *replica) answer(t *testing.T, word string) string {
-	t.Helper()
-	for r.lines.Scan() {
-		if text, ok := strings.CutPrefix(r.lines.Text(), word+" "); ok {
-			return text
-		}
-	}
-	t.Fatalf("the replica ended: %v", r.lines.Err())
-	return ""
-}
-
 const (
 	replicaCap = 20
 	replicaTTL = 3 * time.Second // a process that starves for that long loses its slots
 )
 
-// TestReplica is the body of each process that startReplica starts.
+// TestReplica is a process that holds all slots at an upstream until it is killed.
 func TestReplica(t *testing.T) {
-	addr := os.Getenv("OUTBOUND_TEST_ADDR")
+	addr, url := os.Getenv("OUTBOUND_TEST_ADDR"), os.Getenv("OUTBOUND_TEST_URL")
 	if addr == "" {
-		t.Skip("runs only as a process of other tests")
+		t.Skip("runs only as a process of another test")
 	}
 	client := redis.NewClient(&redis.Options{
 		Addr: addr, ContextTimeoutEnabled: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	defer func() { _ = client.Close() }()
-	g := gatetest.Redis(t, client, core.Config{})
-	tr := transport(t, replicaConfig(t, g))
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		var n int
-		words := strings.Fields(lines.Text())
-		_, _ = fmt.Sscan(words[0], &n)
-		var wg sync.WaitGroup
-		var begun, failed atomic.Int64
-		var last atomic.Value
-		for _, url := range words[1:] {
-			for range n {
-				wg.Go(func() {
-					res, err := tr.RoundTrip(request(t, context.Background(), url))
-					if err != nil {
-						failed.Add(1)
-						last.Store(err.Error())
-						return
-					}
-					if begun.Add(1) == int64(n*len(words[1:])) {
-						fmt.Println("begun", begun.Load())
-					}
-					_, _ = io.Copy(io.Discard, res.Body)
-					_ = res.Body.Close()
-				})
-			}
-		}
-		wg.Wait()
-		fmt.Println("failed", failed.Load(), last.Load())
+	tr := transport(t, replicaConfig(t, gatetest.Redis(t, client, core.Config{})))
+	for range replicaCap {
+		roundTrip(t, tr, request(t, t.Context(), url))
 	}
+	fmt.Println("begun")
+	select {}
 }
 
 func replicaConfig(t *testing.T, g *core.Gate) outbound.Config {
@@ -117,73 +58,6 @@ func replicaConfig(t *testing.T, g *core.Gate) outbound.Config {
 			Policy: gatetest.Policy(t, core.PolicyConfig{Name: "requests", Algorithm: core.PerSecond(1000), Hold: time.Second}),
 			Key:    outbound.ByModel,
 		}},
-	}
-}
-
-// One refusal stops the requests of every process for one model until its end. Then they go on
-// within 1.1 seconds, whether a header or a body tells it. Other models are not delayed.
-func TestProcessesObeyOneRefusal(t *testing.T) {
-	t.Parallel()
-	wait := time.Second
-	if gatetest.Long() {
-		wait = 5 * time.Second
-	}
-	seconds := fmt.Sprint(int(wait.Seconds()))
-	forms := map[string]func(http.ResponseWriter){
-		"/retry-after": refuse(429, "", "Retry-After", seconds),
-		"/message":     refuse(429, `{"error":{"message":"Rate limit reached. Please try again in `+seconds+`s."}}`),
-	}
-	var mu sync.Mutex
-	times := make(map[string][]time.Time)
-	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		first := len(times[r.URL.Path]) == 0
-		times[r.URL.Path] = append(times[r.URL.Path], time.Now())
-		mu.Unlock()
-		if answer := forms[r.URL.Path]; answer != nil && first {
-			answer(w)
-		}
-	})
-	s := redistest.Start(t)
-	const each = 4
-	var all []*replica
-	for range 3 {
-		all = append(all, startReplica(t, s))
-	}
-	var cooled, urls []string
-	for path := range forms {
-		cooled = append(cooled, u.URL+path)
-	}
-	urls = append(append(urls, cooled...), u.URL+"/other")
-	all[0].send(t, 1, cooled...)
-	if n := all[0].answer(t, "failed"); !strings.HasPrefix(n, "0 ") {
-		t.Fatalf("failed: %s", n)
-	}
-	told := time.Now()
-	for _, r := range all {
-		r.send(t, each, urls...)
-	}
-	for _, r := range all {
-		if n := r.answer(t, "failed"); !strings.HasPrefix(n, "0 ") {
-			t.Errorf("failed: %s", n)
-		}
-	}
-	for path := range forms {
-		at := times[path]
-		if len(at) != 1+each*len(all) {
-			t.Errorf("%s: %d requests", path, len(at))
-			continue
-		}
-		end := at[0].Add(wait)
-		if early, late := at[1].Sub(end), at[len(at)-1].Sub(end); early < 0 || late > 1100*time.Millisecond+slack() {
-			t.Errorf("%s: sent from %v to %v after the end of the cooldown", path, early, late)
-		}
-	}
-	other := times["/other"]
-	if n := len(other); n != each*len(all) {
-		t.Errorf("%d requests of another model", n)
-	} else if late := other[n-1].Sub(told); late > wait {
-		t.Errorf("requests of another model were sent after %v", late)
 	}
 }
 
@@ -201,9 +75,9 @@ func TestKilledProcessGivesItsSlotsBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	u := stream(t, nil)
-	r := startReplica(t, s)
-	r.send(t, replicaCap, u.URL+"/m")
-	r.answer(t, "begun")
+	_, lines, kill := redistest.StartKillable(t, "TestReplica", "OUTBOUND_TEST_ADDR="+s.Addr, "OUTBOUND_TEST_URL="+u.URL+"/m")
+	for lines.Scan() && lines.Text() != "begun" {
+	}
 	g := gatetest.Redis(t, s.Client(t), core.Config{})
 	cfg := replicaConfig(t, g)
 	if n := holders(t, cfg.Slot, u.URL); n != replicaCap {
@@ -212,7 +86,7 @@ func TestKilledProcessGivesItsSlotsBack(t *testing.T) {
 	cfg.MaxWait = 0
 	_, err := transport(t, cfg).RoundTrip(request(t, t.Context(), u.URL+"/m"))
 	wantBusy(t, err, "streams")
-	r.kill()
+	kill()
 	start := time.Now()
 	cfg.MaxWait = time.Minute
 	tr := transport(t, cfg)

@@ -272,6 +272,7 @@ func TestConfigFaults(t *testing.T) {
 		"nothing":         {outbound.Config{}, []string{"Config.Gate is nil"}},
 		"zero gate":       {outbound.Config{Gate: new(core.Gate), MaxWait: -1}, []string{"zero Gate", "MaxWait is -1ns"}},
 		"several":         {outbound.Config{MaxWait: -1, Retry: outbound.Retry{Max: 11}}, []string{"Gate is nil", "MaxWait is -1ns", "Retry.Max is 11"}},
+		"longest":         {outbound.Config{Gate: g, Longest: -1}, []string{"Longest is -1ns"}},
 		"too long a wait": {outbound.Config{Gate: g, MaxWait: 100 * 365 * 24 * time.Hour}, []string{"MaxWait is 876000h0m0s"}},
 		"rules": {outbound.Config{Gate: g, Rules: []outbound.Rule{
 			{}, {Policy: policy}, rule, {Policy: block, Key: outbound.ByHost},

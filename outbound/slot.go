@@ -108,10 +108,10 @@ func (p *pass) keep(l *semaphore.Lease) {
 			p.stop(cause)
 			return
 		}
-		p.x.t.hub.Tasks.Go(func() { p.retake(l) })
+		p.x.t.hub.Tasks.Go(func() { p.retake(l, 0) })
 	})
 	if l.Token() == 0 {
-		p.x.t.hub.Tasks.Go(func() { p.retake(l) })
+		p.x.t.hub.Tasks.Go(func() { p.retake(l, turn) })
 	}
 }
 
@@ -124,10 +124,10 @@ func (p *pass) giveBack(l *semaphore.Lease, after time.Duration) {
 	})
 }
 
-// retake takes another slot for a request that goes on without one that Redis knows. It asks until the
-// request has ended.
-func (p *pass) retake(old *semaphore.Lease) {
-	for pause := turn; p.x.t.hub.Keeper.Sleep(p.ctx, pause) == nil; pause = outageRetry {
+// retake takes another slot, after a pause, for a request that goes on without one that Redis knows. It
+// asks until the request has ended.
+func (p *pass) retake(old *semaphore.Lease, pause time.Duration) {
+	for p.x.t.hub.Keeper.Sleep(p.ctx, pause) == nil {
 		if !lost(old) && p.x.away(p.ctx) {
 			pause = turn
 			continue
@@ -138,6 +138,7 @@ func (p *pass) retake(old *semaphore.Lease) {
 			p.keep(l)
 			return
 		}
+		pause = outageRetry
 	}
 }
 

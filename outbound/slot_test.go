@@ -401,34 +401,6 @@ func TestPanicsGiveTheSlotBack(t *testing.T) {
 	}
 }
 
-// A body that a Pool has had anew for the next upstream is closed if none has room.
-func TestPoolClosesTheBodyThatNoUpstreamReads(t *testing.T) {
-	g := gatetest.Memory(t, core.Config{})
-	u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		refuse(http.StatusTooManyRequests, "{}", "Retry-After", "3600")(w)
-	})
-	p := pool(t, outbound.PoolConfig{
-		Upstreams: accounts(t, g, core.PerHour(100)), Retry: outbound.Retry{Max: 1},
-	})
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.URL, strings.NewReader("text"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var again *closer
-	r.GetBody = func() (io.ReadCloser, error) {
-		again = newCloser("text")
-		return again, nil
-	}
-	res, err := p.RoundTrip(r)
-	if err != nil || res.StatusCode != http.StatusTooManyRequests {
-		t.Fatal(res, err)
-	}
-	_ = res.Body.Close()
-	if again == nil || !again.closed.Load() {
-		t.Error("the body that was had anew is open")
-	}
-}
-
 // A body that an upstream has had is not sent to another one, even if the error of that upstream's
 // Base is a BusyError.
 func TestPoolSendsABodyOnce(t *testing.T) {
