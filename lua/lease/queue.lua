@@ -49,13 +49,13 @@ end
 -- settle_idle closes an account of a node that neither waits nor holds, or keeps it as a debt while that is
 -- ahead of the clock.
 local function settle_idle(class, node, parent)
-  local own = account('a:' .. class .. node)
-  if own and own > (account('c:' .. class .. parent) or 0) and call('ZLEXCOUNT', KEYS[3],
-    '[' .. debts(class, parent), '(' .. debts(class, parent) .. ':') < 64 + holders + places then
-    insert(string.format('%s%016.0f %s', debts(class, parent), own, node))
+  local own, debts = account(class.account .. node), '~' .. parent .. class.debt
+  if own and own > (account(class.clock .. parent) or 0) and
+    call('ZLEXCOUNT', KEYS[3], '[' .. debts, '(' .. debts .. ':') < 64 + holders + places then
+    insert(string.format('%s%016.0f %s', debts, own, node))
     touched[3] = true -- the key may be new
   elseif own then
-    set_account('a:' .. class .. node, false)
+    set_account(class.account .. node, false)
   end
 end
 
@@ -79,8 +79,10 @@ local function refresh(levels)
       nodes = nodes + 1
     end
     if not id and not get('u:' .. node) then
-      settle_idle('', node, parent)
-      settle_idle('!', node, parent)
+      settle_idle(front, node, parent)
+      if back ~= '' then
+        settle_idle(rear, node, parent)
+      end
     end
   end
 end

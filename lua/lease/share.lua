@@ -25,10 +25,18 @@ local function set_account(field, value)
   end
 end
 
--- kind returns what stands before the node in the fields of a class: those who wait in the background,
--- and who did when they were granted their lease, have accounts and clocks of their own.
-local function kind(place)
-  return place < '5' and '' or '!'
+-- Those who wait in the background, and who did when they were granted their lease, have accounts and
+-- clocks of their own: the fields, the mark of a debt, and the first digit of a rank below the floor and
+-- above it.
+local front = {account = 'a:', clock = 'c:', debt = '  ', below = '0', above = '1'}
+local rear = {account = 'a:!', clock = 'c:!', debt = ' !', below = '2', above = '3'}
+
+local function class_of(r)
+  if r.place < '5' then
+    return front
+  end
+  back = ',1'
+  return rear
 end
 
 -- A lease may last for years. The quotient comes first, so that no integer overflows in Lua 5.4.
@@ -53,54 +61,50 @@ end
 -- one is at most two such leases behind it. That of a child below its floor is not ahead.
 local function rank_at(child, r, parent, limit)
   local weight, share, floor = terms(r, child)
-  local used, class = (get('u:' .. child) or 0) + 0, kind(r.place)
-  local field, clock = 'a:' .. class .. child, account('c:' .. class .. parent) or 0
+  local class = class_of(r)
+  local field, clock = class.account .. child, account(class.clock .. parent) or 0
+  local used = (get('u:' .. child) or 0) + 0
   local held = cost(hold, used + weight, limit, share)
   local own = math.max(account(field) or clock, clock - 2 * held)
   if used < floor then
     set_account(field, math.min(own, clock))
-    return (class == '' and '0' or '2') .. string.rep('0', 16) .. r.place
+    return class.below .. string.rep('0', 16) .. r.place
   end
   set_account(field, own)
-  return string.format('%s%016.0f', class == '' and '1' or '3', own + held) .. r.place
+  return string.format('%s%016.0f', class.above, own + held) .. r.place
 end
 
 -- charge adds a lease that has ended to the accounts of its nodes.
 local function charge(r)
-  local class = kind(r.place)
+  local class = class_of(r)
   for i = 4, since > 0 and #r.levels or 0, 3 do
-    local field, weight, share = 'a:' .. class .. r.levels[i], terms(r, r.levels[i])
-    local own = account(field) or account('c:' .. class .. r.levels[i - 3]) or 0
+    local field, weight, share = class.account .. r.levels[i], terms(r, r.levels[i])
+    local own = account(field) or account(class.clock .. r.levels[i - 3]) or 0
     local held = now - math.max(r.granted + 0, since)
     set_account(field, own + cost(held, weight, r.levels[i - 1] + 0, share))
   end
 end
 
--- A debt is a member of the waiters behind this.
-local function debts(class, parent)
-  return '~' .. parent .. ' ' .. (class == '' and ' ' or class)
-end
-
 -- advance moves the clocks at the parents of a waiter's nodes, before it is granted a lease, and
 -- closes idle accounts that they pass.
 local function advance(r)
-  local class = kind(r.place)
+  local class = class_of(r)
   for i = 4, #r.levels, 3 do
     local node, parent = r.levels[i], r.levels[i - 3]
     local weight, share = terms(r, node)
-    local clock = (account('a:' .. class .. node) or 0) +
+    local clock = (account(class.account .. node) or 0) +
       math.floor(cost(hold, weight, r.levels[i - 1] + 0, share) / 2)
     local ranked = string.find(get('n:' .. node) or '', ' [13]') -- and not below its floor
-    if ranked and clock > (account('c:' .. class .. parent) or 0) then
-      set_account('c:' .. class .. parent, clock)
-      local from = debts(class, parent)
+    if ranked and clock > (account(class.clock .. parent) or 0) then
+      set_account(class.clock .. parent, clock)
+      local from = '~' .. parent .. class.debt
       local to = string.format('(%s%016.0f!', from, clock)
       for _, debt in ipairs(call('ZRANGEBYLEX', KEYS[3], '[' .. from, to, 'LIMIT', '0', '2')) do
         call('ZREM', KEYS[3], debt)
         local child = string.sub(debt, #from + 18)
-        local own = account('a:' .. class .. child)
+        local own = account(class.account .. child)
         if own and own <= clock and not get('u:' .. child) and not get('n:' .. child) then
-          set_account('a:' .. class .. child, false)
+          set_account(class.account .. child, false)
         end
       end
     end
