@@ -359,13 +359,19 @@ func TestOverrideWhileRedisIsDown(t *testing.T) {
 	becomes(t, p, "stranger", pro)
 }
 
-// While Redis is down, overrides are asked for every second, and Resolve as seldom as before.
+// While Redis is down, it is asked for changes at least twice a second, so that a Book obeys them within a
+// second of an answer, and Resolve is called as seldom as before.
 func TestRedisThatIsDownAsksNoResolve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := redis.NewClient(&redis.Options{
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+			Addr:                     "127.0.0.1:1", // a name that is looked up in a bubble makes the process's resolver part of it
 		})
+		var polls atomic.Int64
 		client.AddHook(gatetest.OnCommands(func(_ context.Context, cmds []redis.Cmder, _ func() error) error {
+			if cmds[0].Name() == "lindex" {
+				polls.Add(1)
+			}
 			return gatetest.Fail(cmds, io.EOF)
 		}))
 		t.Cleanup(func() { _ = client.Close() })
@@ -385,6 +391,9 @@ func TestRedisThatIsDownAsksNoResolve(t *testing.T) {
 			}
 		}
 		ask(30, 1) // in half a TTL
+		if n := polls.Load(); n < 66 {
+			t.Errorf("Redis was asked %d times for changes in 33 s", n)
+		}
 		time.Sleep(time.Minute)
 		ask(3, 2)
 	})
@@ -485,9 +494,9 @@ func TestDocumentedPermissions(t *testing.T) {
 	}
 }
 
-// A change of a plan is obeyed by 4 Books, which share Redis and the file alone, within a second: one of
-// an override, one that Refresh tells of, and one of the file.
-func TestBooksObeyAChangeWithinASecond(t *testing.T) {
+// A change of a plan is obeyed by 4 Books, which share Redis and the file alone: one of an override, one that
+// Refresh tells of, and one of the file.
+func TestBooksObeyChanges(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	dir := t.TempDir()
@@ -504,7 +513,6 @@ func TestBooksObeyAChangeWithinASecond(t *testing.T) {
 			},
 		}))
 	}
-	late := 0 // on a machine that stands still meanwhile
 	p := redisBook(t, s.Client(t), new(seen), plans.Config{Set: parse(t, twoPlans)})
 	own := core.PerMinute(77)
 	for _, c := range []struct {
@@ -531,15 +539,8 @@ func TestBooksObeyAChangeWithinASecond(t *testing.T) {
 		}, 500},
 	} {
 		gatetest.NoError(t, c.change())
-		changed := time.Now()
-		for i, book := range books {
+		for _, book := range books {
 			gatetest.Eventually(t, c.name, func() bool { return limit(t, book, "acme") == core.PerMinute(c.want) })
-			if i == len(books)-1 && time.Since(changed) > time.Second {
-				late++
-			}
 		}
-	}
-	if late > 2 {
-		t.Errorf("%d changes were obeyed after a second or more", late)
 	}
 }
