@@ -21,7 +21,7 @@
 //
 // [Gate.Reserve] spends an estimate that can be settled or cancelled later, or a turn that the
 // caller waits for. A [Limiter] has the methods of golang.org/x/time/rate for policies on one key.
-// The page docs/limits.md says what each algorithm promises, keeps and costs.
+// The pages docs/limits.md and docs/reference/limits.md say what each algorithm promises and keeps.
 //
 // Beside this package, core/semaphore caps how many holders run at a time, core/once lets work be
 // done once for each key, and core/bloom keeps sets that take few bits for each item.
