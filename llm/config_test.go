@@ -117,27 +117,12 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestEnumerationsHaveNames(t *testing.T) {
-	for _, c := range []struct {
-		got  []string
-		want string
-	}{
-		{[]string{llm.UnknownModelRefuse.String(), llm.UnknownModelDearest.String(),
-			llm.UnknownModel(9).String()}, "refuse dearest unknown"},
-		{[]string{llm.StatedCostIgnore.String(), llm.StatedCostTrust.String(),
-			llm.StatedCost(9).String()}, "ignore trust unknown"},
-		{[]string{llm.OverrunDebt.String(), llm.OverrunEnd.String(), llm.Overrun(9).String()},
-			"debt end unknown"},
-		{[]string{llm.AbortStop.String(), llm.AbortDrain.String(), llm.Abort(9).String()},
-			"stop drain unknown"},
-		{[]string{llm.OutcomeReported.String(), llm.OutcomeFailed.String(), llm.OutcomeCut.String(),
-			llm.OutcomeUnreported.String(), llm.Outcome(9).String()},
-			"reported failed cut unreported unknown"},
-		{[]string{llm.FormatOpenAIChat.String(), llm.Format{}.String()}, "openai-chat unknown"},
-	} {
-		if got := strings.Join(c.got, " "); got != c.want {
-			t.Errorf("%s, want %s", got, c.want)
-		}
-	}
+	gatetest.Names(t, llm.UnknownModelRefuse, llm.UnknownModelDearest, llm.UnknownModel(9))
+	gatetest.Names(t, llm.StatedCostIgnore, llm.StatedCostTrust, llm.StatedCost(9))
+	gatetest.Names(t, llm.OverrunDebt, llm.OverrunEnd, llm.Overrun(9))
+	gatetest.Names(t, llm.AbortStop, llm.AbortDrain, llm.Abort(9))
+	gatetest.Names(t, llm.OutcomeReported, llm.OutcomeFailed, llm.OutcomeCut, llm.OutcomeUnreported, llm.OutcomeLeft, llm.Outcome(9))
+	gatetest.Names(t, llm.FormatOpenAIChat, llm.FormatGemini, llm.Format{})
 }
 
 // The maps and slices of a Config may change after New.

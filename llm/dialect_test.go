@@ -141,22 +141,6 @@ func TestModelHeaders(t *testing.T) {
 	}
 }
 
-// A time is rounded up to seconds.
-func TestResetTimeIsNotEarly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(300 * time.Millisecond)
-		h := guard(t, nethttp.Config{
-			Gate: memory(t, aClock()), Dialect: llm.Anthropic{}, Rules: []nethttp.Rule{
-				spends(t, 1, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Rate: 1, Per: 700 * time.Millisecond, Burst: 9}}),
-				spends(t, 1, core.PolicyConfig{Name: "q", Algorithm: core.TokenBucket{Rate: 1, Per: 701 * time.Millisecond, Burst: 9}, Unit: core.UnitTokens}),
-			},
-		}).Handler(http.HandlerFunc(ok))
-		if got := modelLimits(t, get(h)); got != "requests 8/9 00:00:01Z, tokens 8/9 00:00:02Z" {
-			t.Error(got)
-		}
-	})
-}
-
 // The headers, and the error of a denial, agree with what Redis decides. A denial that this process
 // remembers has the same error.
 func TestModelHeadersOnEachGate(t *testing.T) {
@@ -257,23 +241,6 @@ func oneEvery(wait time.Duration) core.Algorithm {
 		return core.TokenBucket{Burst: 1}
 	}
 	return core.TokenBucket{Rate: 1, Per: wait, Burst: 1}
-}
-
-// Other dialects tell a client nothing but the wait, or that no wait helps.
-func TestOtherDialectsSteerNoRetries(t *testing.T) {
-	for _, dialect := range []nethttp.Dialect{nil, nethttp.Legacy{Epoch: true}, nethttp.Legacy{}, nethttp.None{}} {
-		for wait, want := range map[time.Duration]string{
-			250 * time.Millisecond: "1, , ", time.Hour: "3600, , ", core.Never: ", , false",
-		} {
-			h := guard(t, nethttp.Config{
-				Gate: memory(t, aClock()), Dialect: dialect, Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: oneEvery(wait)}),
-			}).Handler(http.HandlerFunc(ok))
-			get(h)
-			if got := retryHeaders(get(h).Header); got != want {
-				t.Errorf("%v, %v: %s, want %s", dialect, wait, got, want)
-			}
-		}
-	}
 }
 
 // A client of a model API is told to retry only within RetryWithin, and how many milliseconds to
