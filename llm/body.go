@@ -22,8 +22,8 @@ func (x *exchange) replaceBody(r *http.Request) {
 	r.Header.Set("Accept-Encoding", accept)
 }
 
-// acceptsGzip reports whether a client accepts gzip. It need not say so of one that prefers something
-// else.
+// acceptsGzip reports whether a client accepts gzip. It need not say so of one that prefers
+// something else.
 func acceptsGzip(h http.Header) bool {
 	accepted := strings.ToLower(strings.Join(h.Values("Accept-Encoding"), ","))
 	accepted = strings.ReplaceAll(accepted, " ", "")

@@ -127,22 +127,13 @@ func TestMeterCountsEveryRequest(t *testing.T) {
 	r.handle(func(w http.ResponseWriter, q *http.Request) {
 		part := r.request(chatPath, streamed).WithContext(q.Context())
 		part.RequestURI = ""
-		discarded := discard{http.Header{}}
-		inner.ServeHTTP(discarded, part)
+		inner.ServeHTTP(httptest.NewRecorder(), part)
 		fmt.Fprint(w, `{"usage":{"prompt_tokens":1,"completion_tokens":1}}`)
 	})
 	read(t, r.post(chatPath, streamed))
 	<-r.reports
 	r.want(llm.OutcomeReported, llm.Usage{Input: 1, Output: 1}, 36+18+2)
 }
-
-// discard is a ResponseWriter that drops the response.
-type discard struct{ header http.Header }
-
-func (d discard) Header() http.Header         { return d.header }
-func (d discard) Write(p []byte) (int, error) { return len(p), nil }
-func (d discard) WriteHeader(int)             {}
-func (d discard) Flush()                      {}
 
 type tenantName struct{}
 

@@ -55,9 +55,10 @@ type storm struct {
 	mu sync.Mutex // guards told
 }
 
-// In a storm many clients send the recorded cases through four gateways. Some leave, some responses
-// break off or fail, and one gateway loses Redis for good, as if it had died. Afterwards every budget
-// has spent what the gateways have told, and no racing requests exceed a limit.
+// In a storm many clients send the recorded cases through four gateways. Some leave, some
+// responses break off or fail, and one gateway loses Redis for good, as if it had died.
+// Afterwards every budget has spent what the gateways have told, and no racing requests exceed a
+// limit.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	n := 400

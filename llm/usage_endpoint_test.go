@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/llm"
 )
 
-// Requests that run at once may spend more than is left. All of it is owed, and the guard of each format
-// tells the tenant so.
+// Requests that run at once may spend more than is left. All of it is owed, and the guard of each
+// format tells the tenant so.
 func TestAllThatIsSpentIsOwed(t *testing.T) {
 	const requests, limit, spent = 50, 100_000, 60_000
 	r := newRig(t, core.UnitMicroDollars, limit, func(cfg *llm.Config) {

@@ -113,8 +113,8 @@ func (r *reader) unread(model, field, format string, args ...any) {
 	r.file.Unread = append(r.file.Unread, model+": "+field+" "+fmt.Sprintf(format, args...))
 }
 
-// from returns where a step begins whose threshold is that many tokens. Equal prompts reach those of
-// xAI (pricing page, September 2026), and longer ones all others.
+// from returns where a step begins whose threshold is that many tokens. Equal prompts reach those
+// of xAI (pricing page, September 2026), and longer ones all others.
 func from(threshold int64, provider string) int64 {
 	if provider == "xai" || provider == "x-ai" {
 		return threshold

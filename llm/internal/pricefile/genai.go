@@ -138,8 +138,8 @@ func (d *draft) genAISet(prices map[string]any, provider string) {
 	}
 }
 
-// matcher returns a func that reports whether a match clause of genai-prices matches a lower-case name,
-// or nil if the clause is not understood.
+// matcher returns a func that reports whether a match clause of genai-prices matches a lower-case
+// name, or nil if the clause is not understood.
 func matcher(v any, depth int) func(string) bool {
 	clause := mapping(v)
 	if len(clause) != 1 || depth > 10 {

@@ -64,8 +64,8 @@ func (c Change) Undo(body []byte) []byte {
 	return slices.Concat(body[:c.from], []byte(c.old), body[c.from+len(c.new):])
 }
 
-// UsageChange sets stream_options.include_usage to true in the body that was parsed. Every other byte
-// stays as it is. It changes nothing in a form.
+// UsageChange sets stream_options.include_usage to true in the body that was parsed. Every other
+// byte stays as it is. It changes nothing in a form.
 func (q *Request) UsageChange(body []byte) Change {
 	switch at := &q.at; {
 	case at.usage.kind != 0:

@@ -181,7 +181,8 @@ func FormatOf(r *http.Request, formats []*Format) *Format {
 	return nil
 }
 
-// spellings returns the path of a URL as it is, and with its slashes unescaped, as many servers read it.
+// spellings returns the path of a URL as it is, and with its slashes unescaped, as many servers
+// read it.
 func spellings(u *url.URL) [2]string { return [...]string{pathOf(u), pathOf(&url.URL{Path: u.Path})} }
 
 // route returns the one of two spellings that has a route, and what match does.

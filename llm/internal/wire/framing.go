@@ -47,7 +47,8 @@ func (r *reader) sniff(p []byte) (n int) {
 	return 0
 }
 
-// readLine reads to the end of a line. A document stands on one, or on several if it is the only one.
+// readLine reads to the end of a line. A document stands on one, or on several if it is the only
+// one.
 func (r *reader) readLine(p []byte) (n int, ended bool) {
 	n = bytes.IndexByte(p, '\n') + 1
 	line := p

@@ -61,8 +61,8 @@ func (r *reader) init(q *Request, h http.Header) {
 	r.event, r.bill = event{}, bill{}
 }
 
-// read reads the next piece of the response, or to the end of one event in it. It returns the number
-// of bytes.
+// read reads the next piece of the response, or to the end of one event in it. It returns the
+// number of bytes.
 func (r *reader) read(p []byte, one bool) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,9 +20,9 @@ type Tap struct {
 	long bool   // that event is longer than MaxHeld and is passed on
 }
 
-// NewTap returns a Tap of the response to a request, with some headers. With hide it leaves out a chat's chunk that
-// holds only the usage, for a client that did not ask for it. It cannot hide the chunk of an
-// encoded response, so request an unencoded one.
+// NewTap returns a Tap of the response to a request, with some headers. With hide it leaves out a
+// chat's chunk that holds only the usage, for a client that did not ask for it. It cannot hide
+// the chunk of an encoded response, so request an unencoded one.
 func NewTap(q *Request, h http.Header, hide bool) *Tap {
 	t := &Tap{coding: codingOf(h.Get("Content-Encoding"))}
 	t.reader.init(q, h)
