@@ -164,20 +164,6 @@ func TestResumptionIsSpread(t *testing.T) {
 	})
 }
 
-// overtaken returns by how many later ones a request was overtaken at most.
-func overtaken(order []string) (most int) {
-	for i, one := range order {
-		n := 0
-		for _, earlier := range order[:i] {
-			if earlier > one {
-				n++
-			}
-		}
-		most = max(most, n)
-	}
-	return most
-}
-
 // Policies and slots decide by their failure modes while Redis is dead.
 func TestFailureModes(t *testing.T) {
 	t.Parallel()

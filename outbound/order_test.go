@@ -48,6 +48,20 @@ func numbered(t *testing.T, tr http.RoundTripper, url string, number rune) {
 	_ = res.Body.Close()
 }
 
+// overtaken returns by how many later ones a request was overtaken at most.
+func overtaken(order []string) (most int) {
+	for i, one := range order {
+		n := 0
+		for _, earlier := range order[:i] {
+			if earlier > one {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
 // Requests wait in their order, for whatever they wait.
 func TestWaitsInOrder(t *testing.T) {
 	t.Parallel()
