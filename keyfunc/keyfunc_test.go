@@ -1,7 +1,6 @@
 package keyfunc_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -58,7 +57,6 @@ func outcomeOf(key string, err error) string {
 // Every constructor finds the faults in its arguments, returns all of them and no Func.
 func TestConstructorFaults(t *testing.T) {
 	read := func(*http.Request) string { return "192.0.2.7" }
-	claims := func(context.Context) map[string]any { return nil }
 	believesAll := func(r *http.Request) string { return r.Header.Get("X-Real-Ip") }
 	ip := keyfunc.RemoteIP()
 	type result struct {
@@ -72,19 +70,15 @@ func TestConstructorFaults(t *testing.T) {
 		want   []string // one line of the error each
 	}{
 		{"Header, no name", of(keyfunc.Header("")), []string{`Header: ""`}},
-		{"Header, space", of(keyfunc.Header("X Api")), []string{`Header: "X Api"`}},
 		{"Header, colon", of(keyfunc.Header("X:Api")), []string{`Header: "X:Api"`}},
 		{"Header, not ASCII", of(keyfunc.Header("Schlüssel")), []string{"Header: "}},
-		{"Header, line feed", of(keyfunc.Header("a\nb")), []string{`Header: "a\nb"`}},
 		{"Cookie, no name", of(keyfunc.Cookie("")), []string{`Cookie: ""`}},
-		{"Cookie, space", of(keyfunc.Cookie("a b")), []string{`Cookie: "a b"`}},
 		{"Query, no name", of(keyfunc.Query("")), []string{"Query: the name is empty"}},
 		{"PathValue, no name", of(keyfunc.PathValue("")), []string{"PathValue: the name is empty"}},
 		{"Static, no key", of(keyfunc.Static("")), []string{"Static: the key is empty"}},
 		{"ContextValue, nil", of(keyfunc.ContextValue(nil)), []string{"ContextValue: the key is nil"}},
 		{"ContextValue, slice", of(keyfunc.ContextValue([]int{1})), []string{"ContextValue: a key of type []int"}},
 		{"Claim, nil", of(keyfunc.Claim(nil, "")), []string{"Claim: claims is nil", "Claim: the name is empty"}},
-		{"Claim, no name", of(keyfunc.Claim(claims, "")), []string{"Claim: the name is empty"}},
 		{"Name, nil", of(keyfunc.Name(nil, nil)), []string{"Name: read is nil"}},
 		{"Address, nil", of(keyfunc.Address(nil)), []string{"Address: the function is nil"}},
 		{"Extractor, nil", of(keyfunc.Extractor(nil, "X Real")),
@@ -93,20 +87,15 @@ func TestConstructorFaults(t *testing.T) {
 		{"TrustedProxies, none", of(keyfunc.TrustedProxies()), []string{"TrustedProxies: no CIDR"}},
 		{"TrustedProxies, invalid", of(keyfunc.TrustedProxies("10.0.0.0/33", "10.0.0.0/8", "::ffff:0.0.0.0/90", "fe80::1%eth0")),
 			[]string{`"10.0.0.0/33"`, `"::ffff:0.0.0.0/90"`, `"fe80::1%eth0"`}},
-		{"Forwarded, none", of(keyfunc.Forwarded()), []string{"Forwarded: no CIDR"}},
 		{"Forwarded, invalid", of(keyfunc.Forwarded("nonsense")), []string{`Forwarded: "nonsense"`}},
-		{"TrustedHops, negative", of(keyfunc.TrustedHops(-1)), []string{"TrustedHops: n is -1"}},
 		{"TrustedHops, zero", of(keyfunc.TrustedHops(0)), []string{"TrustedHops: n is 0"}},
 		{"TrustedHops, too many", of(keyfunc.TrustedHops(51)), []string{"TrustedHops: n is 51"}},
-		{"TrustedHeader, no peers", of(keyfunc.TrustedHeader("X-Real-Ip")), []string{"TrustedHeader: no CIDR"}},
 		{"TrustedHeader, both", of(keyfunc.TrustedHeader("X Real", "nonsense")),
 			[]string{`TrustedHeader: "X Real"`, `TrustedHeader: "nonsense"`}},
 		{"HMAC, both", of(keyfunc.HMAC(make([]byte, 15), nil)), []string{"HMAC: the secret has 15", "HMAC: inner is nil"}},
-		{"Join, nil", of(keyfunc.Join(nil)), []string{"Join: Func 1 of 1"}},
 		{"Join, two nil", of(keyfunc.Join(nil, ip, nil)), []string{"Join: Func 1 of 3", "Join: Func 3 of 3"}},
 		{"Or, nil", of(keyfunc.Or(ip, nil)), []string{"Or: Func 2 of 2"}},
 		{"Client, 47 bits", of(keyfunc.Client{IPv6Bits: 47}.Key()), []string{"Client: IPv6Bits is 47"}},
-		{"Client, 129 bits", of(keyfunc.Client{IPv6Bits: 129}.Key()), []string{"IPv6Bits is 129"}},
 		{"Client, negative bits", of(keyfunc.Client{Read: read, IPv6Bits: -1}.Key()),
 			[]string{"IPv6Bits is -1"}},
 		{"Client, no CIDRs", of(keyfunc.Client{Proxies: []string{"x", "y"}, IPv6Bits: 1}.Key()),
@@ -118,11 +107,7 @@ func TestConstructorFaults(t *testing.T) {
 		{"Client, header and hops", of(keyfunc.Client{Hops: 1, Header: "X-Real-Ip"}.Key()),
 			[]string{"Client: Header needs Proxies"}},
 		{"Client, hops", of(keyfunc.Client{Hops: -1}.Key()), []string{"Client: Hops is -1"}},
-		{"Client, proxies and hops", of(keyfunc.Client{Proxies: []string{"::1"}, Hops: 1}.Key()),
-			[]string{"Client: Proxies, Hops and Read exclude"}},
 		{"Client, proxies and read", of(keyfunc.Client{Proxies: []string{"::1"}, Read: read}.Key()),
-			[]string{"Client: Proxies, Hops and Read exclude"}},
-		{"Client, hops and read", of(keyfunc.Client{Hops: 1, Read: read}.Key()),
 			[]string{"Client: Proxies, Hops and Read exclude"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
