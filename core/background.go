@@ -17,8 +17,9 @@ type backgroundKey struct{}
 // Background work reserves nothing until half of its patience is over, which is its time until the
 // deadline or the longest wait that it names. Until then it asks again when there is room, one caller
 // of each process and key at a time, in the order of arrival. After that it reserves and queues as
-// foreground work does, so that it does not starve. Without a deadline it has no half: it waits as
-// long as foreground work leaves no room.
+// foreground work does, so that it does not starve. What cannot be served in time may be denied only
+// then. Without a deadline it has no half: it waits as long as foreground work leaves no room. Each
+// question is a DecisionEvent.
 func WithBackground(ctx context.Context) context.Context {
 	return context.WithValue(ctx, backgroundKey{}, true)
 }
