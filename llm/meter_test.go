@@ -279,16 +279,15 @@ func TestWholeAnswerIsNotEnded(t *testing.T) {
 			r := newRig(t, core.UnitOutputTokens, 1, func(cfg *llm.Config) {
 				cfg.MaxOutput, cfg.ChargeEvery, cfg.Overrun = 1, 1, llm.OverrunEnd
 			})
-			r.answer = func(w http.ResponseWriter, _ *http.Request) {
+			r.handle(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
+				last := len(whole)
 				if halves { // the budget denies within the last event
-					fmt.Fprint(w, whole[:len(whole)-1])
-					w.(http.Flusher).Flush()
-					fmt.Fprint(w, whole[len(whole)-1:])
-					return
+					last--
 				}
-				fmt.Fprint(w, whole)
-			}
+				fmt.Fprint(w, whole[:last])
+				fmt.Fprint(w, whole[last:])
+			})
 			got := read(t, r.post(c.path, `{"model":"m","stream":true,"stream_options":{"include_usage":true}}`))
 			if got != whole {
 				t.Errorf("%s: the client was sent %s", c.transcript, got)
