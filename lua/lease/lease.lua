@@ -68,8 +68,7 @@
 --           after which none ends, and until which the hash lives. The last two are in milliseconds.
 --           While there are waiters or marks, a second line "ticket,nodes,places,evicted_until,since"
 --           follows: the last arrival; the number of fields n:node; the number of waiters and marks; a
---           time after which no mark counts; when the first account was opened, or 0; ",1" follows once
---           an account of the background was
+--           time after which no mark counts; when the first account was opened, or 0
 -- Fields of the accounts: a:node the account of a node, c:node the clock of a parent; a:!node and c:!node
 -- those of the background; since.
 --
@@ -134,10 +133,9 @@ local fields, changed = {}, {}
 for i = 1, #names do
   fields[names[i]] = values[i]
 end
-local ticket, nodes, places, evicted_until, since, back = 0, 0, 0, 0, 0, ''
+local ticket, nodes, places, evicted_until, since = 0, 0, 0, 0, 0
 if queue ~= '' then
-  ticket, nodes, places, evicted_until, since, back =
-    string.match(queue, '(%d+),(%d+),(%d+),(%d+),(%d+)(.*)')
+  ticket, nodes, places, evicted_until, since = string.match(queue, '(%d+),(%d+),(%d+),(%d+),(%d+)')
   nodes, places, evicted_until, since = nodes + 0, places + 0, evicted_until + 0, since + 0
 end
 
@@ -201,7 +199,7 @@ end
 scope = scope_text(at, ahead, token, hold, holders, earliest_end, latest_end)
 if places > 0 then
   scope = scope ..
-    string.format('\n%s,%d,%d,%.0f,%.0f', ticket, nodes, places, evicted_until, since) .. back
+    string.format('\n%s,%d,%d,%.0f,%.0f', ticket, nodes, places, evicted_until, since)
 end
 local kept, gone = {'HSET', KEYS[2], 'scope', scope, nil, nil, nil, nil}, {'HDEL', KEYS[2], nil, nil}
 for field in pairs(changed) do

@@ -80,9 +80,7 @@ local function refresh(levels)
     end
     if not id and not get('u:' .. node) then
       settle_idle(front, node, parent)
-      if back ~= '' then
-        settle_idle(rear, node, parent)
-      end
+      settle_idle(rear, node, parent)
     end
   end
 end

@@ -32,11 +32,7 @@ local front = {account = 'a:', clock = 'c:', debt = '  ', below = '0', above = '
 local rear = {account = 'a:!', clock = 'c:!', debt = ' !', below = '2', above = '3'}
 
 local function class_of(r)
-  if r.place < '5' then
-    return front
-  end
-  back = ',1'
-  return rear
+  return r.place < '5' and front or rear
 end
 
 -- A lease may last for years. The quotient comes first, so that no integer overflows in Lua 5.4.
