@@ -28,17 +28,16 @@ var files embed.FS
 func scripts() map[string][]string {
 	// The parts of more than one script.
 	clock := []string{"clock/clock.lua"}
-	decision := []string{
-		"decide/single.lua", "bundle/bundle.lua", "decide/short.lua",
-		"return (function()", "decide/decide.lua", "end)()",
-	}
+	decision := []string{"bundle/bundle.lua", "decide/decide.lua"}
 	lease := slices.Concat([]string{"lease/text.lua", "lease/publish.lua", "lease/vacant.lua", "lease/lone.lua"},
 		function("lease(KEYS, ARGV, now, margin)", []string{"lease/lease.lua"}))
 	return map[string][]string{
 		"decide":         slices.Concat(clock, []string{"local take"}, decision),
 		"window":         slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for window"}),
 		"sliding_window": slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for sliding_window"}),
-		"sliding_log":    slices.Concat(clock, []string{"local values", "decide/straight.lua for sliding_log"}),
+		"token_bucket": slices.Concat(clock,
+			[]string{"decide/values.lua", "decide/single.lua", "decide/buckets.lua for token_bucket"}),
+		"sliding_log": slices.Concat(clock, []string{"local values", "decide/straight.lua for sliding_log"}),
 		"admit": slices.Concat(clock,
 			function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
 		"answer": slices.Concat(clock,
@@ -84,7 +83,7 @@ const use = "--= "
 // and ARGV, and what it replies.
 //
 //   - decide decides requests. window, sliding_window and sliding_log decide those that charge one
-//     key each, under limits of that algorithm.
+//     key each, under limits of that algorithm. token_bucket decides those that charge buckets alone.
 //   - admit decides a request and takes a slot of a semaphore, both or neither. It keeps the holds
 //     and the adjustments of charges.
 //   - answer decides a request and keeps a text beside what it charges, both or neither.
@@ -179,6 +178,8 @@ func algorithmPart(algorithm, at string) string {
 		return "local " + names(text) + "\n"
 	case "get":
 		return get(text)
+	case "bundle":
+		return read("bundle/bundle.lua")
 	}
 	return partOf(text, at)
 }
@@ -206,9 +207,9 @@ func around(text, at, body string) string {
 	switch at {
 	case "look":
 		return "local " + all + "\nlocal p, size, changed = limit + 3, 0, false\n" +
-			"if states[key] then\n" + all + " = " + load +
-			"else\nlocal value\n" + get(text) + partOf(text, "read") +
-			"end\n" + partOf(text, "limit") + body + "if changed then dirty[key] = limit end\n" + save
+			"if states[key] then\n" + all + " = " + load + "end\n" + partOf(text, "limit") +
+			"if not states[key] then\nlocal value\n" + get(text) + partOf(text, "read") + "end\n" +
+			body + "if changed then dirty[key] = limit end\n" + save
 	case "fits", "store":
 		return "local " + all + " = " + load + body
 	}

@@ -218,7 +218,7 @@ func TestBundleOutlivesItsBuckets(t *testing.T) {
 			key := newKey(t, "k", fmt.Sprint(i/10))
 			some := policies
 			if i%2 == 0 {
-				some = policies[:6] // in the short form
+				some = policies[:6] // by lua/decide/buckets.lua
 			}
 			var asked []*core.ScriptRequest
 			for range 1 + i%10 {

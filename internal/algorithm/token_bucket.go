@@ -135,7 +135,7 @@ func (b *TokenBucket) Parameters(args []int64) []int64 {
 	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction, queue, b.reach)
 }
 
-// IsPlain reports whether the short form of lua/decide/decide.lua can describe the bucket: it
+// IsPlain reports whether lua/decide/buckets.lua can decide on the bucket: it
 // refills, and has tokens of whole microseconds. Only reservations tell a queue from a bucket.
 func (b *TokenBucket) IsPlain() bool { return b.denominator == 1 && !b.frozen }
 

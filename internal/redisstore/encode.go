@@ -7,16 +7,16 @@ import (
 )
 
 // Command implements trips.Batch. It writes the arguments of EVALSHA as the contracts at the heads of
-// lua/decide/decide.lua, lua/decide/straight.lua and lua/admit/admit.lua have them.
+// lua/decide, lua/admit/admit.lua and lua/once/answer.lua have them.
 func (b *batch) Command() trips.Command {
 	first := b.calls[0]
 	script := b.schema.decide
 	keys := b.later()
-	if first.form.short && len(b.calls) == 1 {
+	if first.form.buckets && len(b.calls) == 1 {
 		r := &first.requests[0]
 		b.entries = append(b.entries, entry{request: r, callers: 1})
-		b.short(keys)
-		command := b.command(b.schema, script)
+		b.bucketArguments(keys)
+		command := b.command(b.schema, b.schema.tokenBucket)
 		command.Number = len(r.Charges) == 1
 		return command
 	}
@@ -33,8 +33,9 @@ func (b *batch) Command() trips.Command {
 		script = straight
 		b.keyNames(keys)
 		b.runs(b.straightRun)
-	case first.form.short && !b.mixed:
-		b.short(keys)
+	case first.form.buckets && !b.mixed:
+		script = b.schema.tokenBucket
+		b.bucketArguments(keys)
 	default:
 		b.keyNames(keys)
 		b.limitList()

@@ -8,24 +8,30 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// plainBuckets reports whether the short form of lua/decide/decide.lua can ask for these charges.
+// plainBuckets reports whether lua/decide/buckets.lua can decide these charges. Those of one key stand
+// beside each other.
 func plainBuckets(charges []*request.Charge) bool {
-	for _, c := range charges {
+	for i, c := range charges {
 		if bucket, ok := c.Limit.(*algorithm.TokenBucket); !ok || !bucket.IsPlain() {
+			return false
+		}
+		sameKey := func(other *request.Charge) bool { return other.Key == c.Key }
+		if at := slices.IndexFunc(charges, sameKey); at < i && charges[i-1].Key != c.Key {
 			return false
 		}
 	}
 	return true
 }
 
-// short writes the short form of lua/decide/decide.lua. Number is the word of the number of KEYS.
-func (b *batch) short(number int) {
+// bucketArguments writes KEYS and ARGV of lua/decide/buckets.lua. Number is the word of the number of
+// KEYS.
+func (b *batch) bucketArguments(number int) {
 	b.bundleKeys()
 	b.keyNames(number)
 	if len(b.entries) > 1 && b.repeats() {
 		b.int(0)
 	}
-	b.runs(b.shortRun)
+	b.runs(b.bucketRun)
 }
 
 // bundleKeys lists the bundles of each entry in KEYS, and gives each charge the place of its bundle
@@ -36,12 +42,10 @@ func (b *batch) bundleKeys() {
 	for i := range b.entries {
 		own := len(b.keys)
 		for _, c := range b.entries[i].request.Charges {
-			at := slices.IndexFunc(b.keys[own:], func(k *request.Charge) bool { return k.Key == c.Key })
-			if at < 0 {
-				at = len(b.keys) - own
+			if len(b.keys) == own || b.keys[len(b.keys)-1].Key != c.Key {
 				b.keys = append(b.keys, c)
 			}
-			b.keyOf = append(b.keyOf, at)
+			b.keyOf = append(b.keyOf, len(b.keys)-own)
 		}
 		b.entries[i].bundles = len(b.keys) - own
 	}
@@ -59,37 +63,51 @@ func (b *batch) repeats() bool {
 	return len(b.places) < len(b.keys)
 }
 
-// shortRun writes a run of n in the short form. The last run has all keys that are left, so that the
-// script needs no number of them if each request is charged once.
-func (b *batch) shortRun(first, n int) {
+// bucketRun writes a run of n as lua/decide/buckets.lua reads it.
+func (b *batch) bucketRun(first, n int) {
 	e := &b.entries[first]
-	b.int(-int64(len(e.request.Charges)))
-	b.int(int64(e.bundles))
-	for i, c := range e.request.Charges {
-		reach, capacity := c.Limit.(*algorithm.TokenBucket).Plain()
-		b.int(int64(b.keyOf[e.first+i]) + 1)
-		b.name(c.Label)
-		b.int(reach)
-		b.int(capacity)
-		b.int(c.Cost.Whole)
-	}
-	if first+n < len(b.entries) || e.callers > 1 {
+	charges := e.request.Charges
+	if len(charges) == 1 && e.callers == 1 {
 		b.int(int64(n))
+	} else {
+		b.int(-int64(n))
+		b.int(int64(len(charges)))
 		b.int(int64(e.callers))
+	}
+	b.text = b.text[:0]
+	for i, c := range charges {
+		reach, capacity := c.Limit.(*algorithm.TokenBucket).Plain()
+		mark := byte(reach - 10)
+		if i > 0 && charges[i-1].Key != c.Key {
+			mark += 64
+		}
+		b.text = append(append(b.text, c.Label...), mark)
+		for _, n := range [...]int64{capacity, c.Cost.Whole} {
+			for range 7 {
+				b.text = append(b.text, byte(n))
+				n >>= 8
+			}
+		}
+	}
+	texts := string(b.text)
+	for i := range charges {
+		size := len(texts) / (len(charges) - i)
+		b.name(texts[:size])
+		texts = texts[size:]
 	}
 }
 
 // form says which script decides a call, and how it is asked. Calls share a script with those of the
 // same form.
 type form struct {
-	short       bool          // the short form of the script of all algorithms
-	straight    *trips.Script // that of one algorithm; nil for the one of all
+	buckets     bool          // lua/decide/buckets.lua
+	straight    *trips.Script // lua/decide/straight.lua for one algorithm; nil without
 	from, until int64         // the period of a calendar's limit
 }
 
 func (s *schema) formOf(d *Decision) (f form) {
 	r := &d.requests[0]
-	if f.short = d.merges && !d.alone && plainBuckets(r.Charges); f.short {
+	if f.buckets = d.merges && !d.alone && plainBuckets(r.Charges); f.buckets {
 		return f
 	}
 	if len(d.requests) > 1 || len(r.Charges) > 1 || r.Op > algorithm.Peek || d.alone {

@@ -24,7 +24,8 @@ type schema struct {
 // scripts are those that a Store runs.
 type scripts struct {
 	decide, admit, answer, lease, slot, filter *trips.Script
-	window, slidingWindow, slidingLog          *trips.Script // decide under one algorithm
+	tokenBucket, window                        *trips.Script // decide under one algorithm
+	slidingWindow, slidingLog                  *trips.Script
 
 	reset, policies *redis.Script
 }
@@ -45,7 +46,7 @@ func newScripts(source func(name string) string) scripts {
 	script := func(name string) *trips.Script { return trips.NewScript(source(name)) }
 	return scripts{
 		decide: script("decide"), admit: script("admit"), answer: script("answer"), lease: script("lease"),
-		window: script("window"), slidingWindow: script("sliding_window"), slidingLog: script("sliding_log"),
+		tokenBucket: script("token_bucket"), window: script("window"), slidingWindow: script("sliding_window"), slidingLog: script("sliding_log"),
 		slot: script("slot"), filter: script("filter"), reset: redis.NewScript(source("reset")),
 		policies: redis.NewScript(source("policies")),
 	}

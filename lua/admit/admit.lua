@@ -16,7 +16,7 @@
 --                    end of an id or a raise; the units by which the limit is raised until a time
 --        seeded      until when the key is seeded
 --        then, for a slot, the five keys of the semaphore, as in lua/lease/lease.lua
--- ARGV   as in lua/decide/decide.lua, not in the short form, for one request, a "decide" if there
+-- ARGV   as in lua/decide/decide.lua, for one request, a "decide" if there
 --        is a slot and a "peek" if it adjusts, and for none to settle or renew; arguments of the
 --        holds, or nothing; of the adjustments, or nothing; as in lua/lease/lease.lua, for an "acquire" that does not wait, or
 --        nothing; the number of keys of charges; the numbers of arguments of the holds, of the

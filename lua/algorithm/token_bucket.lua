@@ -11,6 +11,7 @@
 -- Value  a bundle, as lua/bundle/bundle.lua describes it, in which the bucket is the entry with the
 --        label. There are a part and a denominator if there is a fraction, a since or a lifetime, and
 --        a since if a receipt was given. A full bucket has no entry.
+-- Names  label, most, spare, refill, queue, reach, bundle, arrival, fraction, per, since, raised, level, rest
 --
 -- since     The time of the first charge with a receipt since the bucket was full. A receipt is the
 --           time of its charge plus 1, or since plus 1 if that is later. A refund lowers the level
@@ -21,133 +22,180 @@
 --           2^(reach-10) and at most all of it.
 -- capacity  Limits of different capacities see the same level, so each counts the charges of all.
 -- lifetime  A bucket is full again that long after its last charge. Its denominator is the time of that.
--- states    The fraction, its denominator and since, or nothing without these.
+--
+-- most, spare, refill, queue  of the limit: the capacity, its fraction, the denominator, queue or lifetime
+-- bundle                      the text of the key as read, empty without one
+-- arrival, fraction, per      the arrival time, its fraction and the denominator of that
+-- since, raised               false without a receipt; the reach as stored, 10 for a full bucket
+-- level, rest                 at now: the level and its fraction
+
+--: limit
+refill, most, spare, queue, reach, label = ARGV[p - 1], ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2], ARGV[p + 3] + 0, ARGV[p + 4]
+
+--: read
+bundle, arrival, fraction, per, since, raised = value or '', 0, 0, 1, false, 10
+local spot, length = value and find(value, label), nil
+if spot then
+  local mark, a, b, c, d, e, f, g = string.byte(bundle, spot + 6, spot + 13)
+  --= entry
+end
+
+--: entry
+-- The entry of the bucket begins at spot. Its head is mark, and its time has these bytes.
+if g > 31 then error('no bundle of token buckets') end -- it is 2^53 or more
+arrival = a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656
+raised = mark % 64 + 10
+length = 14
+if mark > 127 then
+  local function integer(at)
+    local a, b, c, d, e, f, g = string.byte(bundle, at, at + 6)
+    if g > 31 then error('no bundle of token buckets') end
+    return a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656
+  end
+  fraction, per, since, length = integer(spot + 14), integer(spot + 21), integer(spot + 28), 35
+  since = since > 0 and since - 1
+end
 
 --: look
-local start, capacity, denominator = now, ARGV[limit + 3] + 0, ARGV[limit + 2]
-if denominator == 0 then start, denominator = 0, 1 end -- the clock stands still
-ARGV[limit + 3] = capacity
-local arrival, more = numbers[key], states[key] -- more: part, denominator and since
-if not arrival then
-  local bundle = values[key] or redis.call('GET', KEYS[key])
-  local spot = bundle and find(bundle, ARGV[limit + 7])
-  arrival = 0
-  if bundle then values[key] = bundle end
-  if spot then
-    local head = string.byte(bundle, spot + 6)
-    arrival, reaches[key] = integer(bundle, spot + 7), head % 64 + 10
-    if head > 127 then
-      local since = integer(bundle, spot + 28)
-      more = {integer(bundle, spot + 14), integer(bundle, spot + 21), since > 0 and since - 1}
-      states[key] = more
-    end
-  end
-  numbers[key] = arrival
+--= level
+--= answer
+
+--: level
+level = arrival - now
+rest = fraction
+if refill == 0 then -- the clock stands still
+  level = arrival
+  if per > 1 and per <= now then level = 0 end
+elseif level < 0 then
+  level, rest = 0, 0
 end
-local level, rest = arrival - start, more and more[1] or 0
-if level < 0 then level, rest = 0, 0 end
-if start == 0 and more and more[2] > 1 and more[2] <= now then level = 0 end
-if rest > 0 and more[2] ~= denominator then level, rest = level + 1, 0 end
-if level > 0 and ARGV[limit + 2] > 0 then
-  local most = math.floor(2 ^ ((reaches[key] or 10) - 10))
-  if level > most then
-    -- Kept even if nothing is charged, or it would not drain. A narrower limit leaves half to a wider
-    -- one, and a wider one leaves no more than most. So the next limit that finds the level takes it as
-    -- it is.
-    level, rest = capacity, ARGV[limit + 4] + 0
-    if most > 2 * capacity + 2 then
-      level, rest = math.floor(most / 2), 0
-    elseif most <= capacity then
-      level, rest = most, 0
+if rest > 0 and per ~= refill then
+  level = level + 1
+  rest = 0
+end
+if refill > 0 and (level > most or raised < reach) and level > 2 ^ (raised - 10) then
+  -- Kept even if nothing is charged, or it would not drain. A narrower limit leaves half to a wider
+  -- one, and a wider one leaves no more than the reach. So the next limit that finds the level takes it
+  -- as it is.
+  local longest = math.floor(2 ^ (raised - 10))
+  if level > longest then
+    level, rest = most, spare
+    if longest > 2 * most + 2 then
+      level, rest = math.floor(longest / 2), 0
+    elseif longest <= most then
+      level, rest = longest, 0
     end
-    numbers[key], states[key] = start + level, {rest, denominator, more and more[3]}
-    dirty[key] = limit
+    arrival = now + level
+    fraction, per, changed = rest, refill, true
   end
 end
+
+--: answer
 reply[n + 1], reply[n + 2], reply[n + 3] = level, rest, 0
 n = n + 3
 
 --: fits
-local level, rest, most = reply[found - 2] + whole, reply[found - 1] + part, ARGV[limit + 3]
-fits = true
+local ready = true
 if operation == 'reserve' then
-  if ARGV[limit + 5] == '1' then
-    fits = whole == 0 and part == 0 or level - whole < bound or level - whole == bound and rest == part
-  elseif ARGV[limit + 2] > 0 then
-    fits = whole < most or whole == most and part <= ARGV[limit + 4] + 0
+  if queue == '1' then
+    ready = whole == 0 and part == 0 or level < bound or level == bound and rest == 0
+  elseif refill > 0 then
+    ready = whole < most or whole == most and part <= spare
     most = most + bound
   end
 end
-if rest > 0 and rest >= ARGV[limit + 2] then level, rest = level + 1, rest - ARGV[limit + 2] end
-fits = fits and (level < most or level == most and rest <= ARGV[limit + 4] + 0)
+--= room
+fits = fits and ready
+
+--: room
+local sum, over = level + whole, rest + part
+if over > 0 and over >= refill then
+  sum = sum + 1
+  over = over - refill
+end
+fits = sum < most or sum == most and over <= spare
 
 --: force
-local level, rest, denominator = reply[found - 2], reply[found - 1], ARGV[limit + 2]
-if denominator == 0 then denominator = 1 end
 -- A debt is at most 10 years if the bucket refills.
-local room, left = ARGV[limit + 3] + 315576000000000 - level, ARGV[limit + 4] - rest
-if ARGV[limit + 2] == 0 then room = 4000000000000000 - level end
-if left < 0 then room, left = room - 1, left + denominator end
+local room, left = most + 315576000000000 - level, spare - rest
+if refill == 0 then room = 4000000000000000 - level end
+if left < 0 then room, left = room - 1, left + math.max(refill, 1) end
 if room < 0 then room, left = 0, 0 end
 if whole > room or whole == room and part > left then whole, part = room, left end
 
 --: commit
-local level, rest, start, denominator, more = reply[found - 2], reply[found - 1], now, ARGV[limit + 2], states[key]
-local clock, lifetime = now, false -- of receipts
-if denominator == 0 then
-  start, denominator = 0, 1
-  lifetime = ARGV[limit + 5] ~= '0' and ARGV[limit + 5]
-  clock = lifetime and now or 0
+if level == 0 and rest == 0 then
+  since, raised = false, 10 -- the bucket was full
 end
-local since = more and (level > 0 or rest > 0) and more[3]
-if level == 0 and rest == 0 then reaches[key] = nil end -- the bucket was full
-level, rest = level + whole, rest + part
-if rest >= denominator then level, rest = level + 1, rest - denominator end
+level = level + whole
+fraction = rest + part
+if fraction > 0 and fraction >= refill then
+  level = level + 1
+  fraction = fraction - refill
+end
+local clock = now -- of receipts
+if refill > 0 then
+  arrival = now + level
+  per = refill
+else
+  arrival = level
+  if queue == '0' then
+    clock, per = 0, 1
+  elseif whole > 0 then
+    per = now + queue
+  end
+end
 receipt = clock + 1
 if receipts then since = since or clock end
-if since then receipt = math.max(receipt, since + 1) end
-numbers[key] = start + level
-if lifetime then denominator = whole > 0 and now + lifetime or more and more[2] or 1 end
-if more then
-  more[1], more[2], more[3] = rest, denominator, since
-elseif rest > 0 or since or lifetime then
-  states[key] = {rest, denominator, since}
-end
-local reach, raisable = ARGV[limit + 6] + 0, ARGV[limit + 2] == 0 -- the reach is not that of a raised capacity
-while (raisable or level > ARGV[limit + 3]) and level >= 2 ^ (reach - 10) do reach = reach + 1 end
-if reach > (reaches[key] or 0) then reaches[key] = reach end
+if since and since > clock then receipt = since + 1 end
+if raised < reach then raised = reach end
+while (level > most or refill == 0) and level >= 2 ^ (raised - 10) do raised = raised + 1 end
 
 --: give
-local level, rest, start, denominator, more = reply[n + 1], reply[n + 2], now, ARGV[limit + 2], states[key]
-if denominator == 0 then start, denominator = 0, 1 end
-given = (level > 0 or rest > 0) and (receipt == -2 or more and more[3] and receipt > more[3])
+given = (level > 0 or rest > 0) and (receipt == -2 or since and receipt > since)
 if given then
-  level, rest = level - whole, rest - part
-  if rest < 0 then level, rest = level - 1, rest + denominator end
-  numbers[key] = start + level
-  if more then states[key] = {rest, start == 0 and more[2] or denominator, more[3]} end
-  if level < 0 or level == 0 and rest == 0 then
-    numbers[key], states[key], reaches[key] = start, nil, nil -- as if untouched
+  level, fraction = level - whole, rest - part
+  if fraction < 0 then
+    level = level - 1
+    fraction = fraction + math.max(refill, 1)
   end
+  arrival = level
+  if refill > 0 then
+    arrival, per = now + level, refill
+  end
+  if level < 0 or level == 0 and fraction == 0 then -- as if untouched
+    arrival, fraction, per, since, raised = refill > 0 and now or 0, 0, 1, false, 10
+  end
+end
+
+--: write
+-- The bytes of the entry: mark, the head; a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256,
+-- (e - d) / 65536 and (high - e) / 16777216, the time; tail, the three numbers or nothing.
+local tail = ''
+local mark, kept, low = raised - 10, (fraction > 0 or refill == 0) and per or 1, arrival % 16777216
+local high, long = (arrival - low) / 16777216, fraction > 0 or since or kept > 1
+local a, b, c, d, e = low % 256, low % 65536, high % 256, high % 65536, high % 16777216
+if refill == 0 then mark = mark + 64 end
+if long then mark = mark + 128 end
+for i = 1, long and 3 or 0 do
+  local number = i == 1 and fraction or i == 2 and kept or since and since + 1 or 0
+  local low = number % 16777216
+  local high = (number - low) / 16777216
+  local a, b, c, d, e = low % 256, low % 65536, high % 256, high % 65536, high % 16777216
+  tail = tail .. string.char(a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216)
 end
 
 --: store
-local arrival, more, name, entry, label = numbers[key], states[key], KEYS[key], '', ARGV[limit + 7]
-local rest, since, frozen = more and more[1] or 0, more and more[3], ARGV[limit + 2] == 0
-local bundle = bundles[name] or values[key] or ''
-if rest > 0 or arrival ~= (frozen and 0 or now) then
-  local head, kept = (reaches[key] or 10) - 10 + (frozen and 64 or 0), (rest > 0 or frozen) and more and more[2] or 1
-  local char, more = string.char, rest > 0 or since or kept > 1
-  entry = char(head + (more and 128 or 0), bytes(arrival))
-  if more then
-    entry = table.concat({entry, char(bytes(rest)), char(bytes(kept)),
-      char(bytes(since and since + 1 or 0))})
-  end
-  entry = table.concat({label, entry})
+local name, entry, spot, length = KEYS[key], '', nil, nil
+local text = bundles[name] or bundle
+if fraction > 0 or arrival ~= (refill > 0 and now or 0) then
+  --= write
+  entry = label .. string.char(mark, a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216) .. tail
 end
-local spot, length = #bundle + 1, 0
-if bundle ~= '' then
-  local at, size = find(bundle, label)
-  spot, length = at or spot, size or 0
+if text ~= '' then
+  spot, length = find(text, label)
 end
-bundles[name] = table.concat({string.sub(bundle, 1, spot - 1), entry, string.sub(bundle, spot + length)})
+if not spot then
+  spot, length = #text + 1, 0
+end
+bundles[name] = table.concat({string.sub(text, 1, spot - 1), entry, string.sub(text, spot + length)})

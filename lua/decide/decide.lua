@@ -1,7 +1,6 @@
 -- Decides requests in order, each all or nothing.
 --
--- KEYS   the keys of all charges, a key once for each state; in the short form, the bundles of each
---        request
+-- KEYS   the keys of all charges, a key once for each state
 -- ARGV   the index at which the runs begin; the start and the end of the time for which the limits
 --        hold, in microseconds, or 0 and 0 if they always hold; 1 to read all keys with one command
 --        (for several keys with short values), otherwise 0; limits; runs.
@@ -11,22 +10,11 @@
 --        charges, at most 16; 1 if the charges may be refunded, otherwise 0; for "atmost", "reserve"
 --        and "expire" the bound; for each charge of the first request: index of its key in KEYS,
 --        index of its limit in ARGV, cost, the cost's fraction, for "give" and "expire" the receipt.
---        The next request
---        has the next keys: add the number of charges to each index.
+--        The next request has the next keys: add the number of charges to each index.
 --        The charges of one request have different states. The buckets of one bundle have different
 --        labels.
---        The short form is for requests that charge token buckets without fractions, a bucket always
---        under the same limit: first 0 if a key stands twice in KEYS; then runs of requests that
---        differ only in their keys: minus the number of charges; the number of bundles of a request;
---        for each charge of the first request: which of these its bundle is, label, reach, capacity,
---        cost; number of requests; how often each is charged at most, as by "atmost" if that is above
---        1. Without the last two, the run has all keys that are left, and each of its requests is
---        charged once.
--- Reply  for each request: verdict; for each charge, except of "give", its algorithm's reply. In the
---        short form the receipt is any number; or a request that is charged once has one number for
---        each charge: -2 - 2 * its level if it fits, otherwise -3 - 2 * its level; one such number
---        alone is no list, because a list costs as much as a command. If the limits do
---        not hold now: -1, now. The script then does nothing.
+-- Reply  for each request: verdict; for each charge, except of "give", its algorithm's reply. If the
+--        limits do not hold now: -1, now. The script then does nothing.
 --
 -- decide   Charges all or nothing. Verdict: the sum of 2^(i-1) over the violated charges i.
 -- peek     Answers as decide does and charges nothing.
@@ -78,62 +66,18 @@
 --
 -- Closures and tables cost more than the arithmetic. So the parts are not functions, tables are
 -- created with all their fields, and a number in ARGV is converted in place at first use.
-if short then
-  local asked, runs, names, found, places, key, at = ARGV, {}, {}, {}, {}, 0, ARGV[1] == 0 and 2 or 1
-  ARGV = {0, '0', '0', '0'}
-  while key < #KEYS do
-    local count, width, first = -asked[at], asked[at + 1] + 0, at + 2
-    local last, limits = first + 5 * count - 1, #ARGV
-    local stop, most = asked[last + 1] and key + asked[last + 1] * width or #KEYS, (asked[last + 2] or 1) + 0
-    for c = first, last, 5 do
-      for _, word in ipairs({'token_bucket', '0', 1, asked[c + 3], '0', '0', asked[c + 2], asked[c + 1]}) do
-        ARGV[#ARGV + 1] = word
-      end
-    end
-    for base = key, stop - width, width do
-      for i, word in ipairs({most > 1 and 'atmost' or 'decide', 1, count, 0, most}) do
-        if i < 5 or most > 1 then runs[#runs + 1] = word end
-      end
-      for i = 1, count do
-        local c, n = first + 5 * i - 5, #names + 1
-        local name, label = KEYS[base + asked[c]], asked[c + 1]
-        places[name] = places[name] or {}
-        local place = places[name][label] or n
-        if place == n then
-          local value = values[base + asked[c]]
-          names[n], found[n], places[name][label] = name, value ~= 0 and value, n
-        end
-        for _, word in ipairs({place, limits + 8 * i - 7, asked[c + 4], '0'}) do runs[#runs + 1] = word end
-      end
-    end
-    key, at = stop, last + 3
-  end
-  KEYS, values, ARGV[1] = names, found, #ARGV + 1
-  for _, word in ipairs(runs) do ARGV[#ARGV + 1] = word end
-end
-local KEYS, ARGV, now, margin, grace = KEYS, ARGV, now, margin, grace -- set by lua/decide/single.lua
--- integer reads a number of a bundle; see lua/bundle/bundle.lua.
-local function integer(bundle, at)
-  local a, b, c, d, e, f, g = string.byte(bundle, at, at + 6)
-  if g > 31 then error('no bundle of token buckets') end -- it is 2^53 or more
-  return a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656
-end
-
--- bytes returns the bytes of a number.
-local function bytes(n)
-  local low = n % 16777216
-  local high = (n - low) / 16777216
-  local a, b, d, e, f = low % 256, low % 65536, high % 256, high % 65536, high % 16777216
-  return a, (b - a) / 256, (low - b) / 65536, d, (e - d) / 256, (f - e) / 65536, (high - f) / 16777216
-end
-
+local KEYS, ARGV, grace = KEYS, ARGV, 4194304
 local states, dirty = {false, false, false, false}, {false, false, false, false}
--- Of each bucket: arrival time, reach. A table for each would cost a batch a fifth more.
-local numbers, reaches = {false, false, false, false}, {false, false, false, false}
 local bundles = {} -- those to be written, by name
 local reply, n = {0, 0, 0, 0, 0, 0, 0}, 0
 -- The values as read. look reads a missing one again, because its key may be of another type.
-local values = values or {false}
+local values = {false}
+if ARGV[4] == '1' then
+  values = redis.pcall('MGET', unpack(KEYS))
+  if values.err then -- the user may not use MGET; the keys are read one by one
+    values = {false}
+  end
+end
 -- For each charge of a request: key, limit, cost, its fraction, receipt to refund, and the index of
 -- its receipt in reply, 0 if the charge does not fit.
 local charges

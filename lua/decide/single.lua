@@ -1,34 +1,27 @@
--- Reads all keys with one command if asked. Decides the short form where all requests are one run that
--- charges one bucket each, and every bucket is the only one of its key, or its key has none. It saves
--- a seventh of the server's work that short.lua takes for such a request, and it stands before the
--- functions of bundles, so that a call which needs none creates none.
+-- Decides where all requests are one run that charges one bucket each, and every bucket is the only one
+-- of its key and plain, or its key has none. lua/decide/buckets.lua decides everything else. This part
+-- saves a third of the server's work for each of many keys.
 --
--- KEYS, ARGV, reply  as in decide.lua
--- Sets               values to the values that it has read, 0 for none; short to whether ARGV has the
---                    short form
-local KEYS, ARGV, values = KEYS, ARGV, nil
-local grace = 4194304 -- 2^22 microseconds: keys outlive their state, so that few charges set a TTL
-ARGV[1] = ARGV[1] + 0
-local short = ARGV[1] <= 0
-if #KEYS > 1 and (short or ARGV[4] == '1') then
-  values = redis.pcall('MGET', unpack(KEYS))
-  if values.err then -- the user may not use MGET; the keys are read one by one
-    values = {false}
-  end
+-- KEYS, ARGV, reply  as in lua/decide/buckets.lua
+-- Sets               values to the values that it has read
+local requests, most, charge = ARGV[1] + 0, 1, 2
+if requests < 0 and ARGV[2] == '1' then
+  requests, most, charge = -requests, ARGV[3] + 0, 4
 end
-if ARGV[1] == -1 and ARGV[2] == '1' and (not ARGV[8] or not ARGV[10] and ARGV[8] + 0 == #KEYS) then
+if requests == #KEYS then
   local byte, char, single = string.byte, string.char, true
-  local reach, capacity, cost, most = ARGV[5] - 10, ARGV[6] + 0, ARGV[7] + 0, (ARGV[9] or 1) + 0
   local reply, size, texts, arrivals = {0, 0, 0, 0}, 0, {false}, {0} -- an arrival below 0 needs a TTL
-  local l1, l2, l3, l4, l5, l6 = byte(ARGV[4], 1, 6)
+  local l1, l2, l3, l4, l5, l6, reach, m1, m2, m3, m4, m5, m6, m7, c1, c2, c3, c4, c5, c6, c7 = byte(ARGV[charge], 1, 21)
+  local capacity = m1 + m2 * 256 + m3 * 65536 + m4 * 16777216 + m5 * 4294967296 + m6 * 1099511627776 + m7 * 281474976710656
+  local cost = c1 + c2 * 256 + c3 * 65536 + c4 * 16777216 + c5 * 4294967296 + c6 * 1099511627776 + c7 * 281474976710656
   values = values or {false}
   for k = 1, #KEYS do
     local bundle, before, level, head = values[k], 0, 0, reach
     if not bundle then
-      bundle = redis.call('GET', KEYS[k]) or 0
+      bundle = redis.call('GET', KEYS[k]) or ''
       values[k] = bundle
     end
-    if bundle ~= 0 then
+    if bundle ~= '' then
       local m1, m2, m3, m4, m5, m6, old, a, b, d, e, f, g, h = byte(bundle, 1, 14)
       single = #bundle == 14 and old < 64 and h < 32 and
         m1 == l1 and m2 == l2 and m3 == l3 and m4 == l4 and m5 == l5 and m6 == l6
@@ -67,14 +60,14 @@ if ARGV[1] == -1 and ARGV[2] == '1' and (not ARGV[8] or not ARGV[10] and ARGV[8]
       texts[k] = char(l1, l2, l3, l4, l5, l6, head, p, (q - p) / 256, (low - q) / 65536, s, (t - s) / 256,
         (u - t) / 65536, (high - u) / 16777216)
       -- A key without a bucket has no TTL yet, and that of another may end before.
-      arrivals[k] = arrival % grace < arrival - before and -arrival or arrival
+      arrivals[k] = arrival % 4194304 < arrival - before and -arrival or arrival
     end
   end
   for k = 1, single and #KEYS or 0 do
     local text, arrival = texts[k], arrivals[k]
     -- The user may not use SETRANGE.
     if text and (arrival < 0 or redis.pcall('SETRANGE', KEYS[k], '0', text) ~= 14) then
-      local ttl = math.abs(arrival) + grace - now
+      local ttl = math.abs(arrival) + 4194304 - now
       ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
       redis.call('SET', KEYS[k], text, 'PX', string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
     end

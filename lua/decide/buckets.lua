@@ -1,0 +1,209 @@
+-- Decides requests in order, each all or nothing, that charge token buckets with tokens of whole
+-- microseconds, each bucket under one limit.
+--
+-- KEYS   the bundles of each request
+-- ARGV   0 if a key stands twice, otherwise nothing; then runs of requests that differ only in their
+--        keys: the number of requests, or minus that and then the number of charges of each and how
+--        often it is charged at most, which are 1 otherwise; for each charge one text: the label; a byte,
+--        which is the reach - 10, plus 64 where the next bundle of the request begins; capacity and cost,
+--        of 7 bytes each, the lowest first.
+-- Reply  for each request that is charged once, for each charge: -2 - 2 * its level if it fits,
+--        otherwise -3 - 2 * its level; one such number alone is no list, because a list costs as much as
+--        a command. For each other request: how often it fits, and for each charge its algorithm's
+--        reply with any number for the receipt.
+--
+-- A line of two dashes, a colon and a word stands for the part of that name of
+-- lua/algorithm/token_bucket.lua, or for lua/bundle/bundle.lua. The charges of a request are decided one
+-- after the other on the bundle that the one before has made. If one of them fits less often, all are
+-- decided once more, as often as that. Nothing is written before everything has been decided.
+local reply, n, key, at, known, ends = {0, 0, 0, 0}, 0, 0, 1, nil, nil
+local grace, receipts, part, length, receipt = 4194304, false, 0, 0, 0
+local sub, byte, char = string.sub, string.byte, string.char
+local text, expires -- of the one key, if there are no more
+if #KEYS > 1 then
+  values, ends = values or {}, {}
+end
+local p = 1
+if ARGV[1] == '0' then
+  p, known = 2, {}
+  for k = 1, #KEYS do
+    known[KEYS[k]] = known[KEYS[k]] or k
+  end
+end
+--: names
+refill, spare = 1, 0
+while key < #KEYS do
+  local requests, first, bound = ARGV[p] + 0, p + 1, 1
+  p = p + 2
+  if requests < 0 then
+    requests, bound = -requests, ARGV[first + 1] + 0
+    p = first + 2 + ARGV[first]
+    first = first + 2
+  end
+  local start = 1 -- where the entry of the first charge is expected
+  local costs, capacities = requests > 1 and {}, requests > 1 and {} -- of each charge, once they are read
+  for _ = 1, requests do
+    local base, verdict, times, fit, clamped, done = key, n, bound, bound, false, nil
+    repeat
+      local place, edited, from, size, latest, stays, before -- of the bundle at hand
+      key, n, times, clamped, done = base, verdict, fit, false, nil
+      if bound > 1 then
+        n = n + 1
+      end
+      for charge = first, p do
+        local l1, l2, l3, l4, l5, l6, head = byte(ARGV[charge] or '', 1, 7)
+        if charge == first or charge == p or head > 63 then
+          if charge > first and edited then
+            if from <= #bundle then
+              text = text .. sub(bundle, from)
+            end
+            stays = stays and #text >= before
+            expires = stays or size == #text and latest -- otherwise lua/bundle/bundle.lua tells
+          end
+          if charge == p then
+            break
+          elseif done then
+            local i = #done
+            done[i + 1], done[i + 2], done[i + 3] = at, text, expires or false
+          elseif charge > first then
+            done = {at, text, expires or false}
+          end
+          key = key + 1
+          at = known and known[KEYS[key]] or key
+          bundle = values and values[at] or redis.call('GET', KEYS[key]) or ''
+          edited, stays = false, true
+          text, expires = '', nil
+          from, size, latest, before = 1, 0, 0, #bundle
+          place = charge == first and start or 1
+        end
+        local fits, changed, spot = true, false, place
+        local cost = costs and costs[charge]
+        reach = head % 64 + 10
+        if cost then
+          most = capacities[charge]
+        else
+          local m1, m2, m3, m4, m5, m6, m7, c1, c2, c3, c4, c5, c6, c7 = byte(ARGV[charge], 8, 21)
+          most = m1 + m2 * 256 + m3 * 65536 + m4 * 16777216 + m5 * 4294967296 + m6 * 1099511627776 + m7 * 281474976710656
+          cost = c1 + c2 * 256 + c3 * 65536 + c4 * 16777216 + c5 * 4294967296 + c6 * 1099511627776 + c7 * 281474976710656
+          if costs then
+            costs[charge], capacities[charge] = cost, most
+          end
+        end
+        local k1, k2, k3, k4, k5, k6, mark, a, b, c, d, e, f, g = byte(bundle, spot, spot + 13)
+        if k1 ~= l1 or k2 ~= l2 or k3 ~= l3 or k4 ~= l4 or k5 ~= l5 or k6 ~= l6 then
+          spot = nil
+          if bundle ~= '' then
+            --: bundle
+            label = sub(ARGV[charge], 1, 6)
+            spot = find(bundle, label)
+            if spot and spot < from then
+              bundle, text, from, size = text .. sub(bundle, from), '', 1, 0
+              spot = find(bundle, label)
+            end
+          end
+          mark, a, b, c, d, e, f, g = byte(bundle, spot and spot + 6 or 1, spot and spot + 13 or 0)
+        end
+        fraction = 0
+        per = 1
+        since = false
+        if spot then
+          --: entry
+        else
+          spot, length = #bundle + 1, 0
+          arrival = 0
+          raised = 10
+        end
+        if charge == first then
+          start = spot
+        end
+        local old, whole = arrival, cost
+        if times > 1 then
+          whole = cost * times
+        end
+        --: level
+        --: room
+        if bound == 1 then
+          n = n + 1
+          reply[n] = (fits and -2 or -3) - 2 * level
+        else
+          --: answer
+        end
+        if changed then
+          clamped = true
+        end
+        if fits and times > 0 then
+          --: commit
+          changed = true
+        elseif times > 0 then
+          local low, high = 0, times
+          while high - low > 1 do
+            local middle = math.floor((low + high) / 2)
+            whole = cost * middle
+            --: room
+            if fits then low = middle else high = middle end
+          end
+          if low < fit then
+            fit = low
+          end
+        end
+        if changed then
+          --: write
+          local entry = char(l1, l2, l3, l4, l5, l6, mark, a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216)
+          if tail ~= '' then
+            entry = entry .. tail
+          end
+          if from < spot then
+            text = text .. sub(bundle, from, spot - 1)
+          end
+          text = text .. entry
+          edited = true
+          from = spot + length
+          size = size + #entry
+          if arrival > latest then
+            latest = arrival
+          end
+          if arrival % grace < arrival - old then -- the TTL may end before
+            stays = false
+          end
+        end
+        place = spot + length
+      end
+    until fit == times or fit == 0 and not clamped
+    if bound > 1 then
+      reply[verdict + 1] = fit
+    end
+    if fit < times then
+      text, expires, done = '', nil, nil
+    end
+    for i = done and #done or 0, ends and 0 or 1, -3 do
+      if text ~= '' then
+        local earlier = ends[at]
+        values[at], ends[at] = text, expires and (earlier == nil or earlier == expires) and expires
+      end
+      if i > 0 then
+        at, text, expires = done[i - 2], done[i - 1], done[i]
+      end
+    end
+  end
+end
+for key = 1, #KEYS do
+  if ends then
+    text, expires = values[key], ends[key]
+  end
+  -- The user may not use SETRANGE.
+  if expires and expires ~= true then
+    local ttl = expires + grace - now
+    ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
+    redis.call('SET', KEYS[key], text, 'PX', string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
+  elseif expires == false or expires and type(redis.pcall('SETRANGE', KEYS[key], '0', text)) ~= 'number' then
+    --: bundle
+    save(KEYS, key, text, now, margin)
+  end
+end
+if n == 1 then
+  return reply[1]
+end
+for i = n + 1, 4 do
+  reply[i] = nil
+end
+return reply
