@@ -16,12 +16,12 @@
 -- lua/algorithm/token_bucket.lua, or for lua/bundle/bundle.lua. The charges of a request are decided one
 -- after the other on the bundle that the one before has made. If one of them fits less often, all are
 -- decided once more, as often as that. Nothing is written before everything has been decided.
-local reply, n, key, at, known, ends = {0, 0, 0, 0}, 0, 0, 1, nil, nil
+local reply, n, key, at, known, staying = {0, 0, 0, 0}, 0, 0, 1, nil, nil
 local grace, receipts, part, length, receipt = 4194304, false, 0, 0, 0
 local sub, byte, char = string.sub, string.byte, string.char
-local text, expires -- of the one key, if there are no more
+local text, stays -- of the one key, if there are no more: its new text, whether its TTL stays
 if #KEYS > 1 then
-  values, ends = values or {}, {}
+  values, staying = values or {}, {}
 end
 local p = 1
 if ARGV[1] == '0' then
@@ -45,7 +45,7 @@ while key < #KEYS do
   for _ = 1, requests do
     local base, verdict, times, fit, clamped, done = key, n, bound, bound, false, nil
     repeat
-      local place, edited, from, size, latest, stays, before -- of the bundle at hand
+      local place, edited, from, before -- of the bundle at hand
       key, n, times, clamped, done = base, verdict, fit, false, nil
       if bound > 1 then
         n = n + 1
@@ -58,22 +58,21 @@ while key < #KEYS do
               text = text .. sub(bundle, from)
             end
             stays = stays and #text >= before
-            expires = stays or size == #text and latest -- otherwise lua/bundle/bundle.lua tells
           end
           if charge == p then
             break
           elseif done then
             local i = #done
-            done[i + 1], done[i + 2], done[i + 3] = at, text, expires or false
+            done[i + 1], done[i + 2], done[i + 3] = at, text, stays
           elseif charge > first then
-            done = {at, text, expires or false}
+            done = {at, text, stays}
           end
           key = key + 1
           at = known and known[KEYS[key]] or key
           bundle = values and values[at] or redis.call('GET', KEYS[key]) or ''
           edited, stays = false, true
-          text, expires = '', nil
-          from, size, latest, before = 1, 0, 0, #bundle
+          text, from = '', 1
+          before = #bundle
           place = charge == first and start or 1
         end
         local fits, changed, spot = true, false, place
@@ -97,7 +96,7 @@ while key < #KEYS do
             label = sub(ARGV[charge], 1, 6)
             spot = find(bundle, label)
             if spot and spot < from then
-              bundle, text, from, size = text .. sub(bundle, from), '', 1, 0
+              bundle, text, from = text .. sub(bundle, from), '', 1
               spot = find(bundle, label)
             end
           end
@@ -158,10 +157,6 @@ while key < #KEYS do
           text = text .. entry
           edited = true
           from = spot + length
-          size = size + #entry
-          if arrival > latest then
-            latest = arrival
-          end
           if arrival % grace < arrival - old then -- the TTL may end before
             stays = false
           end
@@ -173,29 +168,24 @@ while key < #KEYS do
       reply[verdict + 1] = fit
     end
     if fit < times then
-      text, expires, done = '', nil, nil
+      text, done = '', nil
     end
-    for i = done and #done or 0, ends and 0 or 1, -3 do
+    for i = done and #done or 0, staying and 0 or 1, -3 do
       if text ~= '' then
-        local earlier = ends[at]
-        values[at], ends[at] = text, expires and (earlier == nil or earlier == expires) and expires
+        values[at], staying[at] = text, stays and staying[at] ~= false
       end
       if i > 0 then
-        at, text, expires = done[i - 2], done[i - 1], done[i]
+        at, text, stays = done[i - 2], done[i - 1], done[i]
       end
     end
   end
 end
 for key = 1, #KEYS do
-  if ends then
-    text, expires = values[key], ends[key]
+  if staying then
+    text, stays = staying[key] ~= nil and values[key] or '', staying[key]
   end
   -- The user may not use SETRANGE.
-  if expires and expires ~= true then
-    local ttl = expires + grace - now
-    ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
-    redis.call('SET', KEYS[key], text, 'PX', string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
-  elseif expires == false or expires and type(redis.pcall('SETRANGE', KEYS[key], '0', text)) ~= 'number' then
+  if text ~= '' and not (stays and type(redis.pcall('SETRANGE', KEYS[key], '0', text)) == 'number') then
     --: bundle
     save(KEYS, key, text, now, margin)
   end
