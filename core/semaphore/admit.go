@@ -16,7 +16,8 @@ import (
 // refunded if it gets none. After a wait, Admit asks again about the charges with core.NoCost, such
 // as whether a key is blocked, and denies if one does not fit any more. If a hold of its charges
 // has expired during the wait, as after an outage, it spends them again. With a charge that asks,
-// it first looks for a free slot in one step.
+// it first looks for a free slot in one step. With a context of core.WithBackground and a MaxWait, it
+// spends the charges when it has its slot.
 //
 // If the request may go on, the Lease is not nil, and its Reservation is what was spent. If a
 // charge denies, the Lease and the error are nil and no slot is held. If there is no slot,
@@ -47,6 +48,11 @@ func (s made) admit(
 		d.Allowed = err == nil
 		return l, err
 	}
+	if r.MaxWait > 0 && core.IsBackground(ctx) {
+		if fits, err := s.gate.Peek(ctx, charges...); err == nil && fits.Allowed {
+			return s.admitLast(ctx, r, d, fits, charges)
+		}
+	}
 	c, err := s.newClaim(ctx, r, d, charges)
 	if err != nil {
 		return nil, err
@@ -56,6 +62,29 @@ func (s made) admit(
 		return nil, err
 	}
 	return c.end()
+}
+
+// admitLast is admit for background work, whose charges fit a moment ago: it waits for its slot before
+// it spends them.
+func (s made) admitLast(
+	ctx context.Context, r Request, d *core.Decision, fits core.Decision, charges []core.Charge,
+) (*Lease, error) {
+	l, err := s.acquire(ctx, r)
+	if err != nil {
+		*d = fits
+		d.Allowed = false
+		return nil, err
+	}
+	defer func() {
+		if !d.Allowed { // also if a hook panics
+			_ = l.Release(ctx) // on failure the lease ends
+		}
+	}()
+	l.paid, *d, err = s.gate.Charge(ctx, charges...)
+	if err != nil || !d.Allowed {
+		return nil, err
+	}
+	return l, nil
 }
 
 // claim is what one call of Admit asks for, and what it has got.

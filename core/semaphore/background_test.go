@@ -99,3 +99,52 @@ func TestBackgroundWaiterIsServedInTurn(t *testing.T) {
 		})
 	}
 }
+
+// Admit of background work spends nothing while it waits for its slot, and nothing without it.
+func TestBackgroundAdmitSpendsWithItsSlot(t *testing.T) {
+	t.Parallel()
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := newSemaphore(t, g, semaphore.Config{})
+		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+		p := limited(t, "p", frozen(2))
+		charge := core.Charge{Policy: p, Key: level.Key}
+		back, cancel := context.WithCancel(core.WithBackground(t.Context()))
+		defer cancel()
+		admits := func(maxWait time.Duration) <-chan *semaphore.Lease {
+			leases, queued := make(chan *semaphore.Lease, 1), make(chan struct{}, 100)
+			go func() {
+				l, d, err := s.Admit(back, semaphore.Request{
+					Caps: []semaphore.Cap{level}, MaxWait: maxWait, OnQueue: func(int) { queued <- struct{}{} },
+				}, charge)
+				if (l != nil) != d.Allowed || d.Len() != 1 && back.Err() == nil {
+					t.Errorf("%v, allowed %v, %d results, %v", l, d.Allowed, d.Len(), err)
+				}
+				leases <- l
+				queued <- struct{}{}
+			}()
+			<-queued
+			return leases
+		}
+		held := acquire(t, s, level)
+		first := admits(longTimeout)
+		wantUsed(t, g, p, level.Key, 0)
+		release(t, held)
+		held = <-first
+		wantUsed(t, g, p, level.Key, 1)
+		if l := <-admits(time.Millisecond); l != nil {
+			t.Error("there were two slots")
+		}
+		second := admits(longTimeout)
+		decide(t, g, charge) // the last unit is gone
+		release(t, held)
+		if l := <-second; l != nil {
+			t.Error("a third unit was spent")
+		}
+		wantUsed(t, g, p, level.Key, 2)
+		if l := <-admits(longTimeout); l != nil { // a rule that denies waits for no slot
+			t.Error("a third unit was spent")
+		}
+		release(t, acquire(t, s, level))
+		worked(t, g.Reset(t.Context(), charge))
+	})
+}
