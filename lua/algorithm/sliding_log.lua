@@ -94,18 +94,27 @@ end
 value = redis.call('GETRANGE', KEYS[key], '0', '607')
 
 --: read
-text, first, entries, total, newest, ahead, life = value, 0, 0, 0, 0, 0, 0
-stamp, prefix, sum, added, base = '0000000000000000', '0000000000000000', false, '', false
-if value ~= '' then
-  local sub, zero = string.sub, prefix
+text = value
+first = 0
+ahead = 0
+added = ''
+base = false
+life = 0
+if value == '' then
+  entries, total, newest, stamp, prefix, sum = 0, 0, 0, '0000000000000000', '0000000000000000', false
+else
+  local sub = string.sub
   local lead = sub(value, 81, 96)
   entries = tonumber(sub(value, 1, 32))
   if entries and entries > 16 then -- otherwise the first of the two is 0
     first, entries = tonumber(sub(value, 1, 16)), tonumber(sub(value, 17, 32))
   end
-  sum, stamp, prefix = sub(value, 33, 48), sub(value, 49, 64), sub(value, 65, 80)
-  total, newest = tonumber(sum), tonumber(stamp)
-  if lead ~= zero then
+  sum = sub(value, 33, 48)
+  stamp = sub(value, 49, 64)
+  prefix = sub(value, 65, 80)
+  total = tonumber(sum)
+  newest = tonumber(stamp)
+  if lead ~= '0000000000000000' then
     ahead = tonumber(lead)
   end
   if not (first and entries and total and newest and ahead) then
@@ -124,7 +133,10 @@ longest = ARGV[list + 1]
 
 --: look
 local clock = now + ahead
-from, lead, room, debt = first, ahead, 9007199254740991, 9007199254740991
+from = first
+lead = ahead
+room = 9007199254740991
+debt = room
 if clock < newest then
   -- The clock went back. This is kept even if nothing is charged. Otherwise the log's clock would
   -- stand still.
@@ -215,7 +227,9 @@ end
 --: keep
 -- What look found becomes the state. Entries that no longer count are dropped where all entries are
 -- written anew: where few count, and once half of them do not count.
-first, ahead, life = from, lead, longest
+first = from
+ahead = lead
+life = longest
 if ahead > 0 then
   life = math.max(longest - ahead, tick)
 end

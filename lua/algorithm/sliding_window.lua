@@ -17,11 +17,14 @@
 -- from, used, last          the same at now; weight is the ticks of the previous window that count
 
 --: read
-start, count, previous, since = now, 0, 0, 0
 if value then
   local s, c, b = string.match(value, '^(%d+) (%d+) (%d+)$')
-  start, count, previous = s + 0, c + 0, b + 0
+  start = s + 0
+  count = c + 0
+  previous = b + 0
   since = start
+else
+  start, count, previous, since = now, 0, 0, 0
 end
 
 --: limit
@@ -34,7 +37,9 @@ if start > now then
   -- end.
   start, changed = now, true
 end
-from, used, last = start, count, previous
+from = start
+used = count
+last = previous
 if now - from >= width then
   if now - from < 2 * width then
     from, last = from + width, used
@@ -60,7 +65,9 @@ local covered = math.min(last, 2 * most) * weight + ticks - 1
 whole = math.max(0, math.min(whole, 2 * most - used - math.floor((covered - covered % ticks) / ticks)))
 
 --: commit
-start, count, previous = from, used + whole, last
+start = from
+count = used + whole
+previous = last
 receipt = from + 1
 
 --: give

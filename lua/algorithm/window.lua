@@ -25,15 +25,19 @@
 -- from, used, owed, finish   when the window of now began, its count, its debt, when it ends
 
 --: read
-start, ended, count, debt, expires = 0, 0, 0, 0, 0
 if value then
   local s, c, l, d = string.match(value, '^(%d+) (%d+) (%d+) ?(%d*)$')
-  start, ended, count = s + 0, s + l, c + 0
-  if d == '' then
-    expires = ended
-  else
+  start = s + 0
+  count = c + 0
+  ended = start + l
+  expires = ended
+  debt = 0
+  if d ~= '' then
+    expires = 0
     debt = d + 0
   end
+else
+  start, ended, count, debt, expires = 0, 0, 0, 0, 0
 end
 
 --: limit
@@ -52,7 +56,9 @@ if opens > 0 and (now < opens or now >= finish) then
 end
 
 --: look
-from, used, owed = start, count, debt
+from = start
+used = count
+owed = debt
 local begins, ends = opens, ended
 if opens == 0 then
   begins = now
@@ -119,7 +125,10 @@ whole = math.max(0, math.min(whole, 4000000000000000 - used))
 owed = owed + math.max(0, used + whole - math.max(used, most))
 
 --: commit
-start, ended, count, debt = from, finish, used + whole, owed
+start = from
+ended = finish
+count = used + whole
+debt = owed
 receipt = from + 1
 
 --: give
