@@ -30,7 +30,7 @@ func (x *exchange) admit() (*pass, error) {
 // waits for the slot first: a rule whose units are spent before the wait for a slot would see them
 // used much later.
 func (x *exchange) try() (*pass, *BusyError, error) {
-	if known := x.known(); known.rank != byNothing {
+	if known := x.known(); known != nil {
 		return nil, known, nil
 	}
 	if x.caps == nil || x.lease != nil {

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -88,11 +89,11 @@ func (x *exchange) denial(d *core.Decision, later time.Duration) *BusyError {
 	return e
 }
 
-// known returns the denial by cooldowns that this process remembers, if there is one.
-func (x *exchange) known() *BusyError {
-	e := new(BusyError)
+// known returns the denial by cooldowns that this process remembers, or nil.
+func (x *exchange) known() (e *BusyError) {
 	for i, ask := range x.asks {
 		if r, ok := blocked(x.t.cfg.Gate, ask); ok {
+			e = cmp.Or(e, new(BusyError))
 			x.add(e, len(x.ruled)+i, r, 0)
 		}
 	}

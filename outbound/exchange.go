@@ -63,7 +63,10 @@ func (x *exchange) derive() error {
 	if err != nil {
 		return err
 	}
-	x.asks = []core.Charge{x.t.ask(account)}
+	rules := len(x.t.cfg.Rules)
+	x.ruled = make([]ruled, 0, rules)
+	x.charges = make([]core.Charge, 0, 2*rules+maxAsks)
+	x.asks = append(make([]core.Charge, 0, rules+maxAsks), x.t.ask(account))
 	model, err := x.askBelow(account, x.from.model)
 	if err != nil {
 		return err
@@ -119,6 +122,7 @@ func (x *exchange) deriveCaps() error {
 	if x.t.cfg.Slot == nil {
 		return nil
 	}
+	x.caps = make([]semaphore.Cap, 0, len(x.t.cfg.Slot.Caps))
 	for _, c := range x.t.cfg.Slot.Caps {
 		key, err := c.Key(x.req)
 		if err != nil {

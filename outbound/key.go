@@ -131,16 +131,20 @@ func hashed(credentials string) string {
 }
 
 // credentials returns the credentials that stand in a request.
-func credentials(r *http.Request) (all string) {
+func credentials(r *http.Request) string {
+	var room [256]byte
+	all := room[:0]
 	for _, name := range credentialHeaders {
 		for _, value := range r.Header[name] {
-			all += name + "\x00" + accessKey(value) + "\x00"
+			all = append(append(append(append(all, name...), 0), accessKey(value)...), 0)
 		}
 	}
-	for _, value := range r.URL.Query()["key"] {
-		all += "key\x00" + value + "\x00"
+	if strings.Contains(r.URL.RawQuery, "key=") { // parsing allocates
+		for _, value := range r.URL.Query()["key"] {
+			all = append(append(append(all, "key\x00"...), value...), 0)
+		}
 	}
-	return all
+	return string(all)
 }
 
 // accessKey returns the part of an Authorization that stays the same for an account: of an AWS
