@@ -2,13 +2,13 @@ package core_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redistest"
 )
 
 // alternatingLimits are limits of one policy that decide on a key in alternation, as while a new
@@ -76,7 +76,6 @@ var alternatingLimits = []struct {
 // never exceed what all limits together admit at once.
 func TestAlternatingLimitsAtRandom(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
 	for _, v := range alternatingLimits {
 		most, still := v.most, false
 		switch v.name {
@@ -91,7 +90,7 @@ func TestAlternatingLimitsAtRandom(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 				policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(v.limits...)})
-				rng := rand.New(rand.NewPCG(seed, 0))
+				rng := redistest.Rand(t)
 				for i := range rounds(t, 40) {
 					c.Set(noon.Add(90 * time.Second))
 					charge := core.Charge{Policy: policy, Key: newKey(t, fmt.Sprint(i)), Cost: core.NoCost}
@@ -120,7 +119,7 @@ func TestAlternatingLimitsAtRandom(t *testing.T) {
 							held = append(held, kept{r, charge.Cost})
 						}
 						if sum > most {
-							t.Fatalf("seed %d, history %d: %d units kept, want at most %d", seed, i, sum, most)
+							t.Fatalf("history %d: %d units kept, want at most %d", i, sum, most)
 						}
 					}
 				}

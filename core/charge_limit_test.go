@@ -79,18 +79,6 @@ func TestIncomparableLimit(t *testing.T) {
 	admits(t, g, c)
 }
 
-// A cost of 0 fits any number of times.
-func TestSpendUpToWithoutCost(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		free := core.Charge{Policy: limited(t, "free", core.PerHour(10)), Key: newKey(t, "k"), Cost: core.NoCost}
-		one := core.Charge{Policy: limited(t, "one", frozen(1000)), Key: newKey(t, "k"), Cost: 1}
-		if n, d, err := g.SpendUpTo(t.Context(), 100, free, one); n != 100 || err != nil {
-			t.Errorf("granted %d: %s, %v", n, show(d), err)
-		}
-	})
-}
-
 // Reset forgets the states of the charges' own limits.
 func TestResetHeedsTheChargesLimit(t *testing.T) {
 	t.Parallel()

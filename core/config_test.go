@@ -181,7 +181,7 @@ func TestKeyFaults(t *testing.T) {
 	for name, path := range map[string][]string{
 		"empty": {""}, "empty inner part": {"a", ""}, "empty middle part": {"a", "", "c"}, "nine parts": strings.Split("123456789", ""),
 	} {
-		if k, err := core.NewKey(path[0], path[1:]...); !errors.Is(err, core.ErrKey) || k != (core.Key{}) {
+		if k, err := core.NewKey(path[0], path[1:]...); !errors.Is(err, core.ErrKey) || k != (core.Key{}) || k.Parts() != nil {
 			t.Errorf("%s: %v, %v", name, k, err)
 		}
 	}
@@ -233,6 +233,9 @@ func TestKeysAreInjective(t *testing.T) {
 		if same := fmt.Sprintf("%q", a) == fmt.Sprintf("%q", b); (one.String() == two.String()) != same || (one == two) != same {
 			t.Fatalf("%q is %s and %q is %s", a, one, b, two)
 		}
+		if got := one.Parts(); !slices.Equal(got, a) {
+			t.Fatalf("%q: parts %q, want %q", one, got, a)
+		}
 		k := one.String()
 		if len(k) > 8*65+2 || k[0] != '{' || strings.Count(k, "{") != 1 || strings.Count(k, "}") != 1 {
 			t.Fatalf("%q is %s", a, k)
@@ -246,23 +249,4 @@ func TestKeysAreInjective(t *testing.T) {
 			t.Fatalf("the slot of %s is not that of %s", k, alone)
 		}
 	})
-}
-
-func TestKeyParts(t *testing.T) {
-	long := strings.Repeat("a very long part: ", 10)
-	for _, parts := range [][]string{
-		{"acme"}, {"acme", "bob"}, {"big corp", "a:b", "{x}", "100%", "%2F", "ü", "\x00"}, {long}, {"acme", long, "b:c", "12:x"},
-		{"~"}, {"~" + strings.Repeat("x", 22)},
-	} {
-		k := newKey(t, parts[0], parts[1:]...)
-		if got := k.Parts(); !slices.Equal(got, parts) {
-			t.Errorf("%q: parts %q, want %q", k, got, parts)
-		}
-		if again := newKey(t, parts[0], parts[1:]...); again != k {
-			t.Errorf("%q: equal parts make different keys", parts)
-		}
-	}
-	if parts := (core.Key{}).Parts(); parts != nil {
-		t.Errorf("the zero Key has parts %q", parts)
-	}
 }

@@ -88,9 +88,6 @@ func TestLimiter(t *testing.T) {
 		if d, err := l.AllowN(t.Context(), newKey(t, "l"), 3); err != nil || d.Allowed || d.At(1).Allowed {
 			t.Errorf("%s, %v", show(d), err)
 		}
-		if _, err := l.AllowN(t.Context(), key, -1); !errors.Is(err, core.ErrCharge) {
-			t.Errorf("AllowN of -1: %v", err)
-		}
 		if _, err := l.Allow(t.Context(), core.Key{}); !errors.Is(err, core.ErrKey) {
 			t.Errorf("Allow of no key: %v", err)
 		}
@@ -258,32 +255,6 @@ func TestForeignValueIsMisconfiguration(t *testing.T) {
 	})
 }
 
-// A charge's Limit replaces that of its policy.
-func TestChargeHasItsOwnLimit(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		p := limited(t, "p", frozen(3))
-		count := func(key string, own core.Algorithm) (n int) {
-			for decide(t, g, core.Charge{Policy: p, Key: newKey(t, key), Cost: 1, Limit: own}).Allowed {
-				n++
-			}
-			return n
-		}
-		if n := count("other", nil); n != 3 {
-			t.Errorf("the policy's limit admits %d", n)
-		}
-		if n := count("gold", frozen(5)); n != 5 {
-			t.Errorf("the charge's limit admits %d", n)
-		}
-		if n := count("gold", frozen(7)); n != 2 {
-			t.Errorf("the charge's limit of 7 admits %d after 5", n)
-		}
-		if n := count("free", core.SlidingLog{Windows: []core.Window{{Limit: 4, Width: time.Hour}}}); n != 4 {
-			t.Errorf("a charge's log admits %d", n)
-		}
-	})
-}
-
 func TestSpendUpToSpendsCostsSeveralTimes(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
@@ -296,6 +267,10 @@ func TestSpendUpToSpendsCostsSeveralTimes(t *testing.T) {
 		}
 		if n, d, err := g.SpendUpTo(t.Context(), 0, requests); n != 0 || err != nil || !d.Allowed {
 			t.Errorf("0 times: granted %d: %s, %v", n, show(d), err)
+		}
+		tokens.Cost = core.NoCost
+		if n, d, err := g.SpendUpTo(t.Context(), 100, tokens); n != 100 || err != nil {
+			t.Errorf("without a cost: granted %d: %s, %v", n, show(d), err)
 		}
 	})
 }
@@ -505,12 +480,10 @@ func TestNoKeyIsCreatedWithoutSpending(t *testing.T) {
 		key := newKey(t, "fresh")
 		p, q := limited(t, "p", core.PerSecond(3)), limited(t, "q", frozen(3))
 		shadow := newPolicy(t, core.PolicyConfig{Name: "s", Algorithm: core.PerSecond(3), Shadow: true})
-		charges := func(cost int64) []core.Charge {
-			return []core.Charge{{Policy: p, Key: key, Cost: 1}, {Policy: q, Key: key, Cost: cost}, {Policy: shadow, Key: key, Cost: 1}}
-		}
-		spendsNothing(t, takeSnapshot, "a denial", func() bool { return !decide(t, g, charges(4)...).Allowed })
-		spendsNothing(t, takeSnapshot, "a peek that denies", func() bool { return !peek(t, g, charges(4)...).Allowed })
-		spendsNothing(t, takeSnapshot, "a peek that allows", func() bool { return peek(t, g, charges(1)...).Allowed })
+		one := core.Charge{Policy: p, Key: key, Cost: 1}
+		spendsNothing(t, takeSnapshot, "a peek that allows", func() bool {
+			return peek(t, g, one, core.Charge{Policy: shadow, Key: key, Cost: 1}).Allowed
+		})
 		spendsNothing(t, takeSnapshot, "costs of 0", func() bool {
 			return decide(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost}, core.Charge{Policy: q, Key: key, Cost: core.NoCost}).Allowed
 		})

@@ -317,9 +317,7 @@ func TestRefundsNeverExceedTheLimit(t *testing.T) {
 		if long() {
 			histories *= 20
 		}
-		seed := rand.Uint64()
-		rng := rand.New(rand.NewPCG(seed, 0))
-		full := 0
+		rng, full := redistest.Rand(t), 0
 		for i, b := range boundedLimits {
 			policy := limited(t, fmt.Sprintf("p%d", i), b.algorithm)
 			_, refills := b.algorithm.(core.LeakyBucket)
@@ -366,7 +364,7 @@ func TestRefundsNeverExceedTheLimit(t *testing.T) {
 				for i, first := range events {
 					if queue, ok := b.algorithm.(core.LeakyBucket); ok && i+1 < len(events) && refunded == 0 {
 						if leaked := first.at + first.units*queue.Per.Microseconds()/queue.Rate; events[i+1].at < leaked-1 {
-							t.Fatalf("seed %d, %+v: departures are too close: %v", seed, queue, events[i:i+2])
+							t.Fatalf("%+v: departures are too close: %v", queue, events[i:i+2])
 						}
 					}
 					sum := int64(0)
@@ -377,7 +375,7 @@ func TestRefundsNeverExceedTheLimit(t *testing.T) {
 							full++
 						}
 						if sum > most && (i+j+1 == len(events) || events[i+j+1].at > last.at) {
-							t.Fatalf("seed %d, %T%+v: %d admitted, want at most %d: %v", seed, b.algorithm, b.algorithm, sum, most, events[i:i+j+1])
+							t.Fatalf("%T%+v: %d admitted, want at most %d: %v", b.algorithm, b.algorithm, sum, most, events[i:i+j+1])
 						}
 					}
 				}
@@ -496,15 +494,14 @@ func TestCancelledRequestsAreNeverDenied(t *testing.T) {
 			{core.LeakyBucket{Rate: 20, Per: time.Hour, Capacity: 20}, 12}, {core.SlidingWindow{Limit: 20, Window: time.Hour}, 12},
 			{core.SlidingLog{Windows: []core.Window{{Limit: 2, Width: time.Hour}}}, 1},
 		} {
-			seed := rand.Uint64()
-			rng := rand.New(rand.NewPCG(seed, 0))
+			rng := redistest.Rand(t)
 			charge := core.Charge{Policy: limited(t, "p", limit.algorithm), Key: newKey(t, fmt.Sprintf("%T%v", limit.algorithm, limit.algorithm)), Cost: 1}
 			var open []*core.Reservation
 			for i := range rounds(t, 2000) {
 				c.Advance(time.Duration(rng.IntN(20_000)) * time.Microsecond)
 				r, d, err := g.Charge(t.Context(), charge)
 				if r == nil {
-					t.Fatalf("%+v, seed %d: denied with %d outstanding after %d: %s, %v", limit.algorithm, seed, len(open), i, show(d), err)
+					t.Fatalf("%+v: denied with %d outstanding after %d: %s, %v", limit.algorithm, len(open), i, show(d), err)
 				}
 				for open = append(open, r); len(open) >= limit.outstanding; {
 					at := rng.IntN(len(open))

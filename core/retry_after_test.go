@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
 )
 
 // waitLimits are limits of every algorithm and how many units each has room for at once.
@@ -72,8 +73,7 @@ func eachWaitLimit(
 ) {
 	t.Helper()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		seed := rand.Uint64()
-		rng := rand.New(rand.NewPCG(seed, 0))
+		rng := redistest.Rand(t)
 		for i, w := range waitLimits {
 			if c.Set(time.UnixMicro(epoch)); !w.from.IsZero() {
 				c.Set(w.from)
@@ -85,14 +85,14 @@ func eachWaitLimit(
 					charge.Cost = 1 + rng.Int64N(min(3, w.limit))
 				}
 				if err := spend(rng, g, c, charge); err != nil {
-					t.Fatalf("seed %d, %T%+v, cost %d: %v", seed, w.algorithm, w.algorithm, charge.Cost, err)
+					t.Fatalf("%T%+v, cost %d: %v", w.algorithm, w.algorithm, charge.Cost, err)
 				}
 				charge.Cost = 1 + rng.Int64N(w.limit)
 				if rng.IntN(2) > 0 {
 					charge.Cost = w.limit - rng.Int64N(min(w.limit, 3))
 				}
 				if err := checkWaits(t, g, c, func(int) core.Charge { return charge }); err != nil {
-					t.Errorf("seed %d, %T%+v, cost %d: %v", seed, w.algorithm, w.algorithm, charge.Cost, err)
+					t.Errorf("%T%+v, cost %d: %v", w.algorithm, w.algorithm, charge.Cost, err)
 					break
 				}
 				c.Advance(time.Duration(rng.Int64N(w.span.Microseconds()+1)) * time.Microsecond)
@@ -292,8 +292,7 @@ func (h *history) move(most time.Duration) {
 func TestWaitsOfRaisesAreExact(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		seed := rand.Uint64()
-		rng := rand.New(rand.NewPCG(seed, 0))
+		rng := redistest.Rand(t)
 		for _, cfg := range []core.PolicyConfig{
 			{Name: "window", Raisable: true, Algorithm: core.FixedWindow{Limit: 5, Window: time.Minute}},
 			{Name: "minutes", Raisable: true, Algorithm: core.Calendar{Limit: 5, Every: core.PeriodMinute, In: time.UTC}},
@@ -308,7 +307,7 @@ func TestWaitsOfRaisesAreExact(t *testing.T) {
 				}
 				cost := 1 + rng.Int64N(9)
 				if err := checkWaits(t, g, c, func(i int) core.Charge { return h.charge(i, cost) }); err != nil {
-					t.Fatalf("seed %d, %s: %v", seed, cfg.Name, err)
+					t.Fatalf("%s: %v", cfg.Name, err)
 				}
 			}
 		}
@@ -319,8 +318,7 @@ func TestWaitsOfRaisesAreExact(t *testing.T) {
 func TestAskingChangesNothing(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		seed := rand.Uint64()
-		rng := rand.New(rand.NewPCG(seed, 0))
+		rng := redistest.Rand(t)
 		for i, a := range []core.Algorithm{
 			core.FixedWindow{Limit: 5, Window: time.Minute},
 			core.FixedWindow{Limit: 5, Window: time.Minute, FromFirst: true},
@@ -347,7 +345,7 @@ func TestAskingChangesNothing(t *testing.T) {
 				}
 				one, other := show(peek(t, g, h.charge(0, 1))), show(peek(t, g, h.charge(1, 1)))
 				if one != other {
-					t.Fatalf("seed %d, %T%+v\nnobody asked: %s\nsomebody did: %s", seed, a, a, one, other)
+					t.Fatalf("%T%+v\nnobody asked: %s\nsomebody did: %s", a, a, one, other)
 				}
 			}
 		}

@@ -201,30 +201,6 @@ func TestSemaphoreQueueIsFIFO(t *testing.T) {
 	})
 }
 
-func TestSemaphoreEvict(t *testing.T) {
-	t.Parallel()
-	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
-		s := newSemaphore(t, g, semaphore.Config{TTL: 3 * time.Second})
-		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
-		l, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, Meta: map[string]string{"route": "/chat?a=b c", "host": "h"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		holder := onlyHolder(t, s, level.Key)
-		if holder.Meta["route"] != "/chat?a=b c" || holder.Left <= 0 {
-			t.Errorf("%+v", holder)
-		}
-		if n, err := s.Evict(t.Context(), level.Key, holder.ID, "nobody"); n != 1 || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
-		<-l.Context().Done()
-		if cause := context.Cause(l.Context()); !errors.Is(cause, semaphore.ErrLeaseLost) {
-			t.Errorf("%v", cause)
-		}
-		release(t, acquire(t, s, level), l)
-	})
-}
-
 func TestDetachedLeaseOutlivesItsContext(t *testing.T) {
 	g := memoryGate(t, core.Config{})
 	s := newSemaphore(t, g, semaphore.Config{})

@@ -12,9 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/redisstore"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/request"
 )
 
 const (
@@ -121,11 +123,20 @@ func Each(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock))
 		h := hub.Of(g)
 		store := redisstore.New(redisstore.Config{
 			Client: client, Prefix: h.Prefix, Timeout: LongTimeout, Tasks: h.Tasks,
-			Clock: func() int64 { return c.Now().UnixMicro() }, Script: redistest.Script,
+			Clock: func() int64 { return c.Now().UnixMicro() }, Script: redistest.Script, Probe: probe,
 		})
 		h.Leases, h.Filters = redisstore.NewLeases(store), redisstore.NewFilters(store)
 		f(t, g, c)
 	})
+}
+
+// probe asks whether a server decides, and leaves nothing there.
+func probe(outermost string) request.Request {
+	limit := core.Must(algorithm.NewTokenBucket(1, time.Second, 1))
+	kind := &request.Kind{Suffix: ":probe", Label: request.LabelOf(":probe")}
+	return request.Request{Op: algorithm.Peek, Charges: []*request.Charge{{
+		Kind: kind, Key: outermost + ":ping", Outer: len(outermost), Limit: limit, Units: 1, Cost: limit.Cost(1),
+	}}}
 }
 
 // Decide is Gate.Decide on a Gate that answers.

@@ -56,27 +56,6 @@ func code(script string) string {
 	return luaString.ReplaceAllString(luaComment.ReplaceAllString(script, ""), "''")
 }
 
-func TestLuaFilesHaveContracts(t *testing.T) {
-	for name, text := range luaFiles(t) {
-		lines := strings.Split(text, "\n")
-		if !strings.HasPrefix(lines[0], "-- ") || !strings.HasPrefix(lines[1], "--") {
-			t.Errorf("%s opens with %q", name, lines[0])
-		}
-		if filepath.Ext(name) != ".lua" || strings.Contains(text, "\t") || !strings.HasSuffix(text, "\n") {
-			t.Errorf("%s must end in .lua and a newline, and contain no tab", name)
-		}
-		if strings.Count(name, string(filepath.Separator)) != 2 {
-			t.Errorf("%s is not in a folder of its matter", name)
-		}
-	}
-	for name, script := range headgate.Scripts() {
-		// miniredis rejects a shebang, and Redis changes more than the language for one.
-		if strings.HasPrefix(script, "#!") || strings.Contains(script, "--: ") {
-			t.Errorf("%s is not assembled", name)
-		}
-	}
-}
-
 func TestScriptsAreMadeOfAllFiles(t *testing.T) {
 	var all strings.Builder
 	for name, script := range headgate.Scripts() {
@@ -95,15 +74,6 @@ func TestScriptsAreMadeOfAllFiles(t *testing.T) {
 	}
 	if got := headgate.Script("none"); got != "" {
 		t.Errorf("an unknown script is %q", got)
-	}
-}
-
-func TestInjectedClockReplacesRedis(t *testing.T) {
-	for name, script := range headgate.Scripts() {
-		injected := redistest.Script(name)
-		if name != "override" && (strings.Contains(injected, "'TIME'") || injected == script) {
-			t.Errorf("script %s keeps the clock of Redis", name)
-		}
 	}
 }
 

@@ -3,7 +3,6 @@ package inspect_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +41,7 @@ func TestSubject(t *testing.T) {
 		}
 		for n, k := range []core.Key{bob, ann} {
 			l, err := s.Acquire(t.Context(), semaphore.Request{
-				Caps: caps(k), Meta: map[string]string{"request": fmt.Sprint("r", n)},
+				Caps: caps(k), Meta: map[string]string{"request": fmt.Sprint("/chat?a=b c", n)},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -89,7 +88,7 @@ func TestSubject(t *testing.T) {
 		}
 		want = []string{
 			"cap acme 2/2 3", "cap acme/bob 1/2 2",
-			"holds acme/bob true map[request:r0] after 0s", "holds acme/ann false map[request:r1] after 1ms",
+			"holds acme/bob true map[request:/chat?a=b c0] after 0s", "holds acme/ann false map[request:/chat?a=b c1] after 1ms",
 			"waits acme/ann false map[of:ann] place 1 after 3ms",
 			"waits acme/bob true map[of:bob] place 1 after 2ms", "waits acme/bob true map[of:bob] place 2 after 4ms",
 		}
@@ -127,8 +126,7 @@ func TestOpensInThatSecond(t *testing.T) {
 		limited(t, "hour", core.Calendar{Limit: 30, Every: core.PeriodHour, In: time.UTC}),
 		limited(t, "bans", core.Block{Strikes: 40, Within: time.Hour, For: 90 * time.Second}),
 	}
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := redistest.Rand(t)
 	i := newInspector(t, inspect.Config{Gate: g, Policies: policies})
 	key := newKey(t, "k")
 	var all []core.Charge
@@ -145,7 +143,7 @@ func TestOpensInThatSecond(t *testing.T) {
 		s := lookup(t, i, key)
 		d := gatetest.Must(g.Peek(t.Context(), all...))(t)
 		if s.Why.Passes() != d.Allowed || s.Why.RetryAfter != d.RetryAfter() {
-			t.Fatalf("seed %d, step %d: %+v, want %v and %v", seed, step, s.Why, d.Allowed, d.RetryAfter())
+			t.Fatalf("step %d: %+v, want %v and %v", step, s.Why, d.Allowed, d.RetryAfter())
 		}
 		if s.Why.Passes() {
 			continue
@@ -154,18 +152,18 @@ func TestOpensInThatSecond(t *testing.T) {
 		wait := s.Why.RetryAfter
 		opens := s.Why.Opens.Sub(s.At)
 		if opens < wait || opens >= wait+time.Second || s.Why.Opens.Nanosecond() != 0 {
-			t.Fatalf("seed %d, step %d: opens after %v, want the second after %v", seed, step, opens, wait)
+			t.Fatalf("step %d: opens after %v, want the second after %v", step, opens, wait)
 		}
 		if step%10 != 0 {
 			continue
 		}
 		c.Advance(wait - time.Microsecond)
 		if early := lookup(t, i, key); early.Why.Passes() {
-			t.Fatalf("seed %d, step %d: passes a microsecond early", seed, step)
+			t.Fatalf("step %d: passes a microsecond early", step)
 		}
 		c.Advance(time.Microsecond)
 		if d := decide(t, g, all...); !d.Allowed {
-			t.Fatalf("seed %d, step %d: denied after %v", seed, step, wait)
+			t.Fatalf("step %d: denied after %v", step, wait)
 		}
 	}
 	if denied < 20 {

@@ -2,7 +2,6 @@ package provider_test
 
 import (
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/provider"
+	"github.com/headgate/headgate/internal/redistest"
 )
 
 var start = time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
@@ -31,9 +31,7 @@ func send(p http.Handler, model string, header ...string) *httptest.ResponseReco
 
 // A refused request passes after the wait that the provider tells, and not a nanosecond earlier.
 func TestWaitIsExact(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := redistest.Rand(t)
 	for _, limits := range [][]provider.Limit{
 		{{Unit: provider.Requests, N: 7, Per: time.Second}},
 		{{Unit: provider.Requests, N: 7, Per: time.Second, Burst: 1}},

@@ -3,13 +3,15 @@ package stored_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/stored"
 )
@@ -75,43 +77,38 @@ var algorithms = []struct {
 	{"block", core.Block{Strikes: 20, Within: time.Hour, For: time.Minute}, false},
 }
 
+// open returns a Gate with a Reader of what it stores.
+func open(t *testing.T, client redis.UniversalClient, prefix string) (*core.Gate, *stored.Reader) {
+	t.Helper()
+	g := gatetest.Redis(t, client, core.Config{Prefix: prefix, DisableDenialCache: true})
+	return g, &stored.Reader{Client: client, Prefix: prefix + ":", Timeout: 30 * time.Second}
+}
+
 // What a Reader says of each algorithm is what a Gate says that knows the policies.
 func TestSubjectAgreesWithGate(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Real(t)
-	client := srv.Client(t)
-	gate := core.Must(core.NewRedis(client, core.Config{Prefix: srv.Prefix, Timeout: 30 * time.Second, DisableDenialCache: true}))
-	t.Cleanup(func() { _ = gate.Close(context.Background()) })
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	key, other := core.Must(core.NewKey("acme", "user:1 {x}")), core.Must(core.NewKey("acme", "user:1 {x}", "below"))
+	gate, r := open(t, srv.Client(t), srv.Prefix)
+	rng := redistest.Rand(t)
+	key, other := gatetest.Key(t, "acme", "user:1 {x}"), gatetest.Key(t, "acme", "user:1 {x}", "below")
 	var charges []core.Charge
 	for _, a := range algorithms {
-		p := core.Must(core.NewPolicy(core.PolicyConfig{Name: a.name, Algorithm: a.limit}))
+		p := gatetest.Limited(t, a.name, a.limit)
 		charges = append(charges, core.Charge{Policy: p, Key: key})
 	}
 	for range 12 {
 		some := []core.Charge{charges[rng.IntN(len(charges))], {Policy: charges[0].Policy, Key: other}}
 		some[0].Cost = 1 + rng.Int64N(3)
-		if _, err := gate.Decide(t.Context(), some...); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Decide(t, gate, some...)
 	}
 	for i := range charges { // each has some
-		if _, err := gate.Decide(t.Context(), charges[i]); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Decide(t, gate, charges[i])
 	}
-	r := &stored.Reader{Client: client, Prefix: srv.Prefix + ":", Timeout: 30 * time.Second}
 	s, err := r.Subject(t.Context(), key.String(), false)
 	if err != nil || s.Below != 1 || len(s.Entries) != len(charges) {
 		t.Fatalf("%v, %d entries, %d below: %+v", err, len(s.Entries), s.Below, s.Entries)
 	}
-	d, err := gate.Peek(t.Context(), charges...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := gatetest.Peek(t, gate, charges...)
 	labels := map[string]string{
 		stored.LabelOf("bucket", "tb2"): "bucket", stored.LabelOf("leak", "lb2"): "leak",
 		stored.LabelOf("frozen", "tf2"): "frozen", stored.LabelOf("lifetime", "tf2"): "lifetime",
@@ -161,26 +158,21 @@ func TestSubjectAgreesWithGate(t *testing.T) {
 func TestHoldsAndAdjustments(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Real(t)
-	client := srv.Client(t)
-	gate := core.Must(core.NewRedis(client, core.Config{Prefix: srv.Prefix, Timeout: 30 * time.Second}))
-	t.Cleanup(func() { _ = gate.Close(context.Background()) })
-	key := core.Must(core.NewKey("acme"))
-	tokens := core.Must(core.NewPolicy(core.PolicyConfig{
+	gate, r := open(t, srv.Client(t), srv.Prefix)
+	key := gatetest.Key(t, "acme")
+	tokens := gatetest.Policy(t, core.PolicyConfig{
 		Name: "tokens", Hold: time.Minute, Raisable: true,
 		Algorithm: core.Calendar{Limit: 1000, Every: core.PeriodMonth, In: time.UTC},
-	}))
-	burst := core.Must(core.NewPolicy(core.PolicyConfig{Name: "burst", Hold: time.Minute, Algorithm: core.PerHour(100)}))
+	})
+	burst := gatetest.Policy(t, core.PolicyConfig{Name: "burst", Hold: time.Minute, Algorithm: core.PerHour(100)})
 	one, _, err := gate.Reserve(t.Context(), 0, core.Charge{Policy: tokens, Key: key, Cost: 30}, core.Charge{Policy: burst, Key: key, Cost: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = one.Cancel(context.Background()) }()
-	if _, err := gate.Adjust(t.Context(), core.Adjustment{
+	gatetest.Must(gate.Adjust(t.Context(), core.Adjustment{
 		ID: "invoice-7", Policy: tokens, Key: key, Raise: 500, Until: time.Now().Add(time.Hour),
-	}); err != nil {
-		t.Fatal(err)
-	}
-	r := &stored.Reader{Client: client, Prefix: srv.Prefix + ":", Timeout: 30 * time.Second}
+	}))(t)
 	s, err := r.Subject(t.Context(), "{acme}", false)
 	if err != nil || len(s.Entries) != 2 {
 		t.Fatalf("%v, %+v", err, s)
@@ -205,19 +197,13 @@ func TestHoldsAndAdjustments(t *testing.T) {
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Real(t)
-	client := srv.Client(t)
-	gate := core.Must(core.NewRedis(client, core.Config{Prefix: srv.Prefix, Timeout: 30 * time.Second}))
-	t.Cleanup(func() { _ = gate.Close(context.Background()) })
-	streams := core.Must(semaphore.New(gate, semaphore.Config{Name: "streams"}))
-	tenant, user := core.Must(core.NewKey("acme")), core.Must(core.NewKey("acme", "bob"))
-	r := &stored.Reader{Client: client, Prefix: srv.Prefix + ":", Timeout: 30 * time.Second}
+	gate, r := open(t, srv.Client(t), srv.Prefix)
+	streams := gatetest.Semaphore(t, gate, semaphore.Config{Name: "streams"})
+	tenant, user := gatetest.Key(t, "acme"), gatetest.Key(t, "acme", "bob")
 	for held := 1; held <= 2; held++ {
-		lease, err := streams.Acquire(t.Context(), semaphore.Request{
+		lease := gatetest.Must(streams.Acquire(t.Context(), semaphore.Request{
 			Caps: []semaphore.Cap{{Key: tenant, Limit: 9}, {Key: user, Limit: 2}}, Meta: map[string]string{"n": fmt.Sprint(held, " &")},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		defer func() { _ = lease.Release(context.Background()) }()
 		subject, err := r.Subject(t.Context(), "{acme}", false)
 		if err != nil || len(subject.Slots) != 1 {
@@ -270,16 +256,11 @@ func TestSlots(t *testing.T) {
 func TestSubjectOnCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3)
-	client := c.Client(t)
-	gate := core.Must(core.NewRedis(client, core.Config{Timeout: 30 * time.Second}))
-	t.Cleanup(func() { _ = gate.Close(context.Background()) })
-	r := &stored.Reader{Client: client, Prefix: "hg:", Timeout: 30 * time.Second}
-	p := core.Must(core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.FixedWindow{Limit: 5, Window: time.Hour}}))
+	gate, r := open(t, c.Client(t), "hg")
+	p := gatetest.Limited(t, "api", core.FixedWindow{Limit: 5, Window: time.Hour})
 	for i := range 10 {
-		key := core.Must(core.NewKey(fmt.Sprint("t", i)))
-		if _, err := gate.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: 3}); err != nil {
-			t.Fatal(err)
-		}
+		key := gatetest.Key(t, fmt.Sprint("t", i))
+		gatetest.Decide(t, gate, core.Charge{Policy: p, Key: key, Cost: 3})
 		s, err := r.Subject(t.Context(), key.String(), false)
 		if err != nil || len(s.Entries) != 1 || s.Entries[0].Used != 3 {
 			t.Errorf("%v: %+v, %v", key, s, err)
@@ -292,13 +273,11 @@ func TestForeignValue(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Real(t)
 	client := srv.Client(t)
-	r := &stored.Reader{Client: client, Prefix: srv.Prefix + ":", Timeout: 30 * time.Second}
+	_, r := open(t, client, srv.Prefix)
 	for name, value := range map[string]string{
 		"a}:api:fw2": "x", "b}:api:sl1": "12", "c}:tb3": "short", "d}:api:bl1": "1 2", "e}:s:se7:m": "1 2 3",
 	} {
-		if err := client.Set(t.Context(), srv.Prefix+":{"+name, value, time.Minute).Err(); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, client.Set(t.Context(), srv.Prefix+":{"+name, value, time.Minute).Err())
 		if s, err := r.Subject(t.Context(), "{"+name[:2], false); err == nil {
 			t.Errorf("%s: %+v", name, s)
 		}
