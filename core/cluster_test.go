@@ -94,6 +94,8 @@ func TestChargesAcrossClusterNodes(t *testing.T) {
 					gatetest.ViaRedis(t, g, second)
 					again := redisGate(t, client, core.Config{Prefix: prefix})
 					admits(t, again, first, second)
+					// The node knows the script of a probe.
+					admits(t, again, core.Charge{Policy: limited(t, "probed", core.PerMinute(100)), Key: keys[1], Cost: 1})
 					var wg sync.WaitGroup
 					for range 64 {
 						wg.Go(func() { _, _ = again.Peek(t.Context(), second) })

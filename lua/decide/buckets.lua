@@ -69,7 +69,9 @@ while key < #KEYS do
           end
           key = key + 1
           at = known and known[KEYS[key]] or key
-          bundle = values and values[at] or redis.call('GET', KEYS[key]) or ''
+          bundle = values and values[at] or redis.call('GET', KEYS[key])
+          if bundle == '' then error('no bundle of token buckets') end
+          bundle = bundle or ''
           edited, stays = false, true
           text, from = '', 1
           before = #bundle

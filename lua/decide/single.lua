@@ -18,10 +18,10 @@ if requests == #KEYS then
   for k = 1, #KEYS do
     local bundle, before, level, head = values[k], 0, 0, reach
     if not bundle then
-      bundle = redis.call('GET', KEYS[k]) or ''
+      bundle = redis.call('GET', KEYS[k])
       values[k] = bundle
     end
-    if bundle ~= '' then
+    if bundle then
       local m1, m2, m3, m4, m5, m6, old, a, b, d, e, f, g, h = byte(bundle, 1, 14)
       single = #bundle == 14 and old < 64 and h < 32 and
         m1 == l1 and m2 == l2 and m3 == l3 and m4 == l4 and m5 == l5 and m6 == l6
