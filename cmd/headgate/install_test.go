@@ -134,6 +134,9 @@ func TestGoGet(t *testing.T) {
 		"newest frameworks": {adapters, newest},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if test.gets != nil && !gatetest.Long() {
+				t.Skip("builds all that the frameworks import: nightly")
+			}
 			u := newUser(t)
 			u.build(t, test.program, append([]string{modulePath + "@v0.1.0"}, test.gets...)...)
 			for _, want := range test.gets {
