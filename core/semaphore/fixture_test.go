@@ -39,7 +39,6 @@ var (
 	enqueue      = gatetest.Enqueue
 	release      = gatetest.Release
 	heldFor      = gatetest.HeldFor
-	used         = gatetest.Used
 	wantUsed     = gatetest.WantUsed
 	settle       = gatetest.Settle
 	isOp         = gatetest.IsOp
