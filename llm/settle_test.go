@@ -221,8 +221,12 @@ func TestLostSlotStopsTheStream(t *testing.T) {
 		left := make(chan struct{})
 		meter := r.meter.Handler(proxyTo(t, r.upstream))
 		r.serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			context.AfterFunc(q.Context(), func() { close(left) })
-			meter.ServeHTTP(w, q)
+			ctx, leave := context.WithCancel(q.Context())
+			context.AfterFunc(q.Context(), func() {
+				leave() // returns when all contexts of the Meter have ended
+				close(left)
+			})
+			meter.ServeHTTP(w, q.WithContext(ctx))
 		}))
 		response := r.post(chatPath, streamed)
 		if _, err := io.ReadFull(response.Body, make([]byte, 4*len(word))); err != nil {
