@@ -110,7 +110,8 @@ func (h *Holding) OnLoss(hear func(error)) {
 	}
 }
 
-// lose closes Gone and calls the function of OnLoss, once.
+// lose calls the function of OnLoss and then closes Gone, once: who learns from Gone finds the loss
+// everywhere.
 func (h *Holding) lose(err error) {
 	h.mu.Lock()
 	if h.lost != nil {
@@ -119,11 +120,11 @@ func (h *Holding) lose(err error) {
 	}
 	h.lost = err
 	hear := h.hear
-	close(h.gone)
 	h.mu.Unlock()
 	if hear != nil {
 		hear(err)
 	}
+	close(h.gone)
 }
 
 // free gives the slot back to the store that granted it.
