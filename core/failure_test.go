@@ -91,6 +91,8 @@ func TestFailureModesOnStoppedServer(t *testing.T) {
 					gatetest.ViaRedis(t, g, c)
 					patient := redisGate(t, s.Client(t), core.Config{})
 					decide(t, patient, c)
+					// The server knows the script of a probe.
+					admits(t, patient, core.Charge{Policy: limited(t, "probed", core.PerMinute(100)), Key: newKey(t, "k"), Cost: 1})
 					warm(t, client)
 					if stats := client.PoolStats(); stats.IdleConns < 2 {
 						t.Fatalf("%d idle connections", stats.IdleConns)
