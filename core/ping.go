@@ -18,7 +18,9 @@ import (
 func probeRequest() (func(outermost string) request.Request, error) {
 	const suffix = ":probe"
 	kind := &request.Kind{Suffix: suffix, Label: request.LabelOf(suffix)}
-	limit, err := algorithm.NewTokenBucket(1_000_000, time.Second, 1)
+	// A rate with a fraction of a microsecond for each unit: the general script decides it, which servers
+	// know. One that a server lacks would be sent twice, and a starved process has no time for that.
+	limit, err := algorithm.NewTokenBucket(999_983, time.Second, 1)
 	return func(outermost string) request.Request {
 		return request.Request{Op: algorithm.Decide, Charges: []*request.Charge{{
 			Kind: kind, Key: outermost + ":ping", Outer: len(outermost), Limit: limit, Units: 1, Cost: limit.Cost(1),
