@@ -168,7 +168,8 @@ func (x *exchange) close() {
 	}
 }
 
-// conclude shows the handlers around the Meter what is written into the request, closes the body and reports the response.
+// conclude shows the handlers around the Meter what is written into the request, closes the body
+// and reports the response.
 func (x *exchange) conclude() {
 	requests.Show(x.given, x.guarded)
 	_ = x.body.Close() // cannot fail

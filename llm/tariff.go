@@ -55,9 +55,10 @@ type Tariff struct {
 	Units map[string]int64
 	// Factors multiply the price of tokens, not of units, in thousandths, or are Free. Their keys are
 	// a label and its value: half price for service_tier:flex is 500. The factors of several labels
-	// multiply. A label with prices in Steps has none. Without either the usual values, such as service_tier:default or geo:global, count
-	// as 1,000. Any other is charged the highest factor that any model of Config.Models has for the
-	// label, at least 1,000, and reported; see ResponseEvent.Unknown.
+	// multiply. A label with prices in Steps has none. Without either the usual values, such as
+	// service_tier:default or geo:global, count as 1,000. Any other is charged the highest factor
+	// that any model of Config.Models has for the label, at least 1,000, and reported; see
+	// ResponseEvent.Unknown.
 	Factors map[string]int64
 }
 

@@ -53,8 +53,8 @@ func withSuffix(limit, suffix string) string {
 	return of + suffix + model
 }
 
-// KeptName returns the name of the func KeptName if a plan has a limit of that name, for nethttp.Quotas. It is fixed by
-// Names as other names are.
+// KeptName returns the name of the func KeptName if a plan has a limit of that name, for
+// nethttp.Quotas. It is fixed by Names as other names are.
 func (b *Book) KeptName(limit string) string {
 	if name := KeptName(limit); slices.Contains(namesOf(b.Set()).kept, name) {
 		return name
@@ -119,9 +119,10 @@ func missing[T any](path string, names []string, has map[string]T, write string)
 }
 
 // Names returns the names of the limits and the caps that the plans have now, without models and
-// without those of Then and KeptName, in alphabetic order. They are fixed from then on: a Set is refused if one of its plans lacks one of
-// them, or names another. The error has every name that a plan of the present Set lacks.
-// nethttp.Quotas calls Names, since a Guard keeps the rules that it was made with.
+// without those of Then and KeptName, in alphabetic order. They are fixed from then on: a Set is
+// refused if one of its plans lacks one of them, or names another. The error has every name that a
+// plan of the present Set lacks. nethttp.Quotas calls Names, since a Guard keeps the rules that it
+// was made with.
 func (b *Book) Names() (limits, caps []string, err error) {
 	b.sets.loading.Lock()
 	defer b.sets.loading.Unlock()

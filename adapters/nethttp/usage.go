@@ -25,12 +25,12 @@ import (
 //	}
 //
 // There is a policy for each rule, in their order, and behind it those of its Then. last is what was used
-// in the period before, if the plan keeps that: used, from and until. w, t and reset are seconds: w is the window, t
-// the wait until r rises, and reset the wait until all of q remains. They are rounded up, except a
-// w below one second. held is the part of used that running requests hold and may give back, if
-// there is some. t and reset are absent while nothing is used, and if nothing comes back.
-// There is a cap for each Cap with a name, except Global ones, whose use is that of other clients.
-// The response omits blocks and shadow policies.
+// in the period before, if the plan keeps that: used, from and until. w, t and reset are seconds: w
+// is the window, t the wait until r rises, and reset the wait until all of q remains. They are
+// rounded up, except a w below one second. held is the part of used that running requests hold and
+// may give back, if there is some. t and reset are absent while nothing is used, and if nothing
+// comes back. There is a cap for each Cap with a name, except Global ones, whose use is that of
+// other clients. The response omits blocks and shadow policies.
 //
 // The keys, scope and limits are those that the functions of the rules and caps derive from the
 // request for the usage, so a client learns what counts on its own keys and nothing else. Put the

@@ -7,8 +7,8 @@
 //	go -C lab/bench run . -before DIR -turns 5 -rounds 2 both by turns, for a machine whose speed changes
 //	go -C lab/bench run . -smoke      everything once, in seconds: that it runs, and not how fast
 //
-// It needs redis-server, version 7 or newer, in PATH, and counts instructions if valgrind is there too. It fails where this project decided
-// wrongly, and never by its speed.
+// It needs redis-server, version 7 or newer, in PATH, and counts instructions if valgrind is there
+// too. It fails where this project decided wrongly, and never by its speed.
 package main
 
 import (
