@@ -86,13 +86,13 @@ func (x *Exchange) deriveRules(
 		if by.kept == nil {
 			continue
 		}
-		kept, _, ok, err := x.keptCharge(by, &c, x.now())
+		kept, keptBy, err := x.keep(by, c, cost)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
+		if keptBy.by != nil {
 			charges = append(charges, kept)
-			x.charged = append(x.charged, charged{by: by.kept, cost: cost})
+			x.charged = append(x.charged, keptBy)
 		}
 	}
 	return charges, nil

@@ -44,18 +44,34 @@ func (x *Exchange) now() time.Time {
 	return time.Now()
 }
 
-// keepInstead lets the charge that is kept of another one be that of the policy that follows. These are
-// the charges behind the other one. If nothing is kept of the one that follows, it spends nothing.
-func (x *Exchange) keepInstead(next *charger, charges []core.Charge, by []charged) {
+// keep returns the charge that is kept of a charge by c. If nothing is kept of that one, such as under an
+// override that is no calendar, it is that of one that may follow, and spends nothing.
+func (x *Exchange) keep(c *charger, counted core.Charge, cost int64) (core.Charge, charged, error) {
+	at := x.now()
+	for c != nil {
+		kept, _, ok, err := x.keptCharge(c, &counted, at)
+		if ok || err != nil {
+			return kept, charged{by: c.kept, cost: cost}, err
+		}
+		if c = x.following(c); c != nil {
+			counted.Limit, counted.Cost, cost = x.limitUnder(c.policy), core.NoCost, 0
+		}
+	}
+	return core.Charge{}, charged{}, nil
+}
+
+// keepInstead lets the charge that is kept of another one be that of counted, which follows, on the key of
+// its period. charges are those behind counted. If nothing is kept of counted, it spends nothing.
+func (x *Exchange) keepInstead(next *charger, counted *core.Charge, cost int64, charges []core.Charge, by []charged) {
 	if len(charges) == 0 || by[0].by.rule != next.rule { // the plan keeps nothing
 		return
 	}
-	if next.kept == nil || x.limitUnder(next.kept.policy) == nil {
+	kept, _, ok, err := x.keptCharge(next, counted, x.now())
+	if !ok || err != nil {
 		charges[0].Cost = core.NoCost
 		by[0].cost = 0
 		return
 	}
-	by[0].by = next.kept
-	charges[0].Policy = next.kept.policy
-	charges[0].Limit = x.limitUnder(next.kept.policy)
+	charges[0] = kept
+	by[0] = charged{by: next.kept, cost: cost}
 }

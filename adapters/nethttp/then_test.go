@@ -243,6 +243,48 @@ plans:
 	}
 }
 
+// An override of a quota, whatever its periods are, leaves what is kept of the overage on the overage's own.
+func TestKeptOverageUnderOverride(t *testing.T) {
+	t.Parallel()
+	anchor := time.Date(2026, 1, 17, 9, 0, 0, 0, time.UTC)
+	for name, limit := range map[string]core.Algorithm{
+		"a month":        core.Calendar{Limit: 1, Every: core.PeriodMonth, In: time.UTC},
+		"a day":          core.Calendar{Limit: 1, Every: core.PeriodDay, In: time.UTC},
+		"another anchor": core.Calendar{Limit: 1, Every: core.PeriodMonth, In: time.UTC, Anchor: anchor.AddDate(0, 0, 5)},
+		"a bucket":       core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := newClock()
+			clock.Set(anchor.AddDate(0, 0, 10))
+			gate := memory(t, clock)
+			book := gatetest.Must(plans.New(plans.Config{
+				Set: gatetest.Must(plans.ParseSet([]byte(`
+default: free
+plans:
+  free: {limits: {month: {limit: 4, calendar: month, in: UTC, anchor: subscription, then: {overage: 2}, keep: 40d}}}
+`)))(t),
+				Subscription: func(context.Context, string) (plans.Subscription, error) {
+					return plans.Subscription{Anchor: anchor}, nil
+				},
+			}))(t)
+			t.Cleanup(book.Close)
+			override := plans.Override{Limits: map[string]core.Algorithm{"month": limit}}
+			if err := book.SetOverride(t.Context(), "acme", override); err != nil {
+				t.Fatal(err)
+			}
+			h := gatetest.Must(nethttp.Quotas(gate, book, tenantOf))(t).Handler(http.HandlerFunc(ok))
+			for range 5 { // 1, an overage of 2, and two refusals
+				askAs(h, "acme", "/")
+			}
+			used, period, err := book.Kept(t.Context(), gate, "acme", "month.overage", clock.Now())
+			if err != nil || used != 2 || !period.From.Equal(anchor) {
+				t.Errorf("%d in %v, %v: want an overage of 2", used, period, err)
+			}
+		})
+	}
+}
+
 // Whatever dies, a quota and what is kept of its period are one count, which has every request that was
 // answered and none that was not sent.
 func TestKeptPeriodsSurviveKills(t *testing.T) {
