@@ -220,7 +220,7 @@ plans:
 			}
 		}
 	}
-	for limit, tenant := range map[string]string{"day": "free", "month": "pro", "month.slow": "free"} {
+	for limit, tenant := range map[string]string{"day": "free", "month.slow": "free"} {
 		if used, _, err := book.Kept(t.Context(), gate, tenant, limit, anchor); err == nil {
 			t.Errorf("%s of %s: %d is kept", limit, tenant, used)
 		}
@@ -240,6 +240,49 @@ plans:
 	clock.Set(anchor.AddDate(0, 2, 41)) // 40 days after the second period
 	if used, _, err := book.Kept(t.Context(), gate, "free", "month", anchor); err != nil || used != 0 {
 		t.Errorf("%d are still kept, %v", used, err)
+	}
+}
+
+// After a downgrade to a plan that keeps nothing of a limit, the period before can still be billed.
+func TestKeptPeriodsAfterDowngrade(t *testing.T) {
+	t.Parallel()
+	anchor := time.Date(2026, 1, 17, 9, 0, 0, 0, time.UTC)
+	for name, free := range map[string]string{
+		"no overage":   "{limit: 1, calendar: month, in: UTC, anchor: subscription, keep: 40d}",
+		"nothing kept": "{limit: 1, calendar: month, in: UTC, anchor: subscription}",
+		"unlimited":    "unlimited",
+		"denied":       "deny",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := newClock()
+			clock.Set(anchor.AddDate(0, 0, 10))
+			gate := memory(t, clock)
+			book := gatetest.Must(plans.New(plans.Config{
+				Set: gatetest.Must(plans.ParseSet([]byte(`
+default: free
+plans:
+  pro: {limits: {month: {limit: 4, calendar: month, in: UTC, anchor: subscription, then: {overage: 2}, keep: 40d}}}
+  free: {limits: {month: ` + free + `}}
+`)))(t),
+				Clock: clock.Now,
+				Subscription: func(context.Context, string) (plans.Subscription, error) {
+					return plans.Subscription{Plan: "pro", Anchor: anchor, Next: "free", Renewal: anchor.AddDate(0, 1, 0)}, nil
+				},
+			}))(t)
+			t.Cleanup(book.Close)
+			h := gatetest.Must(nethttp.Quotas(gate, book, tenantOf))(t).Handler(http.HandlerFunc(ok))
+			for range 7 {
+				askAs(h, "acme", "/")
+			}
+			clock.Set(anchor.AddDate(0, 1, 1))
+			for limit, want := range map[string]int64{"month": 4, "month.overage": 2} {
+				used, period, err := book.Kept(t.Context(), gate, "acme", limit, anchor)
+				if err != nil || used != want || !period.From.Equal(anchor) {
+					t.Errorf("%s: %d in %v, %v: want %d", limit, used, period, err, want)
+				}
+			}
+		})
 	}
 }
 
