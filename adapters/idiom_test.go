@@ -334,9 +334,7 @@ func TestClientIPRejectsTrustInEveryPeer(t *testing.T) {
 		}
 	}
 	_, ipv6, err := net.ParseCIDR("::/0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, err)
 	e := echov4.New()
 	e.IPExtractor = echov4.ExtractIPFromXFFHeader(echov4.TrustIPRange(ipv6))
 	for name, key := range map[string]keyfunc.Func{
@@ -385,11 +383,8 @@ func eachAround(t *testing.T, h http.HandlerFunc, f func(t *testing.T, fw string
 			"replay": func(t *testing.T) []nethttp.Admitter {
 				f := newFixture(t)
 				ids := core.Must(once.New(f.gate, once.Config{Name: "ids", Window: time.Hour}))
-				p, err := nethttp.NewReplay(f.guard(f.perRoute()), nethttp.ReplayConfig{
-					Once: ids, ID: keyfunc.Must(keyfunc.Header("Idempotency-Key"))})
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := gatetest.Must(nethttp.NewReplay(f.guard(f.perRoute()), nethttp.ReplayConfig{
+					Once: ids, ID: keyfunc.Must(keyfunc.Header("Idempotency-Key"))}))(t)
 				return []nethttp.Admitter{p}
 			},
 		} {

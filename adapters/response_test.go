@@ -252,9 +252,7 @@ func TestLimitsOfProxiedUpgrade(t *testing.T) {
 			if err == nil && r.StatusCode == http.StatusEarlyHints {
 				r, err = http.ReadResponse(in, nil)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, err)
 			got := fmt.Sprint(r.StatusCode, r.Header["X-Ratelimit-Limit"], r.Header["X-Ratelimit-Remaining"], r.Header["X-Ratelimit-Used"])
 			if got != "101 [3] [2] [1]" {
 				t.Errorf("%s: %s", name, got)

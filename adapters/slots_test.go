@@ -82,9 +82,7 @@ func TestSlotsAreReleased(t *testing.T) {
 			ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 			defer cancel()
 			conn, _, err := websocket.Dial(ctx, f.server.URL+path, nil)
-			if err != nil {
-				f.t.Fatal(err)
-			}
+			gatetest.NoError(f.t, err)
 			_ = conn.CloseNow()
 		}},
 		"times out": {func(w http.ResponseWriter, r *http.Request) {

@@ -109,10 +109,7 @@ func (b *batchLockstep) newRequests(plan int, op string, bound int64, charges [2
 				charges[i][j].Cost = min(charges[i][j].Cost, 1)
 			}
 		}
-		a, err := g.NewRequest(op, bound, under(plan, charges[i]...)...)
-		if err != nil {
-			b.Fatal(err)
-		}
+		a := gatetest.Must(g.NewRequest(op, bound, under(plan, charges[i]...)...))(b)
 		both[i] = a
 	}
 	fmt.Fprintf(&b.requests, "  %s %d:", op, bound)
@@ -157,9 +154,7 @@ func (b *batchLockstep) oneCaller(n int) {
 		return
 	}
 	for i, g := range []*core.Gate{b.redis, b.memory} {
-		if err := g.DecideInOne(b.Context(), asked[i]); err != nil {
-			b.Fatal(err)
-		}
+		noError(b, g.DecideInOne(b.Context(), asked[i]))
 	}
 	for i := range asked[0] {
 		both := [2]*core.ScriptRequest{asked[0][i], asked[1][i]}
@@ -219,13 +214,9 @@ func (b *batchLockstep) manyCallers(n int) (merged int) {
 		}
 	})
 	order, merged, err := b.redis.DecideShared(b.Context(), asked[0])
-	if err != nil {
-		b.Fatal(err)
-	}
+	noError(b, err)
 	for _, i := range order {
-		if err := b.memory.DecideInOne(b.Context(), asked[1][i:i+1]); err != nil {
-			b.Fatal(err)
-		}
+		noError(b, b.memory.DecideInOne(b.Context(), asked[1][i:i+1]))
 	}
 	for i := range asked[0] {
 		b.compare("callers "+fmt.Sprint(n), i, false, [2]*core.ScriptRequest{asked[0][i], asked[1][i]})

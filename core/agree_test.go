@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/request"
@@ -222,9 +223,7 @@ func (l *lockstep) forget() {
 		for plan := range 4 {
 			for _, p := range l.policies[i] {
 				for _, key := range l.keys {
-					if err := g.Reset(l.Context(), under(plan, core.Charge{Policy: p, Key: key})...); err != nil {
-						l.Fatal(err)
-					}
+					noError(l, g.Reset(l.Context(), under(plan, core.Charge{Policy: p, Key: key})...))
 				}
 			}
 		}
@@ -426,9 +425,7 @@ func (l *lockstep) checkChargedKeys(charges []core.Charge) {
 func (l *lockstep) compareStates() {
 	l.Helper()
 	names, err := l.client.Keys(l.Context(), l.prefix+"*").Result()
-	if err != nil {
-		l.Fatal(err)
-	}
+	noError(l, err)
 	l.checkTTLs(names)
 	names = slices.DeleteFunc(names, func(name string) bool { return strings.Contains(name, ":slots:") })
 	model := l.memory.Values()
@@ -497,10 +494,7 @@ func (l *lockstep) adjustment() core.Adjustment {
 // adjustments returns what a key of adjustments has, as the model tells it.
 func (l *lockstep) adjustments(name string) string {
 	l.Helper()
-	all, err := l.client.HGetAll(l.Context(), name).Result()
-	if err != nil {
-		l.Fatal(err)
-	}
+	all := gatetest.Must(l.client.HGetAll(l.Context(), name).Result())(l)
 	var fields []string
 	for field, value := range all {
 		fields = append(fields, field+" "+value)
@@ -512,10 +506,7 @@ func (l *lockstep) adjustments(name string) string {
 // holds returns what a key of holds has, as the model tells it.
 func (l *lockstep) holds(name string) string {
 	l.Helper()
-	all, err := l.client.ZRangeWithScores(l.Context(), name, 0, -1).Result()
-	if err != nil {
-		l.Fatal(err)
-	}
+	all := gatetest.Must(l.client.ZRangeWithScores(l.Context(), name, 0, -1).Result())(l)
 	var text strings.Builder
 	for _, z := range all {
 		fmt.Fprintln(&text, z.Member, int64(z.Score))
@@ -530,14 +521,12 @@ func (l *lockstep) checkTTLs(names []string) {
 		return
 	}
 	ttls := make([]*redis.DurationCmd, len(names))
-	if _, err := l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	gatetest.Must(l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, name := range names {
 			ttls[i] = p.PTTL(ctx, name)
 		}
 		return nil
-	}); err != nil {
-		l.Fatal(err)
-	}
+	}))(l)
 	for i, name := range names {
 		if ttl := ttls[i].Val(); ttl != -2 && ttl <= 0 {
 			l.Fatalf("key %s has PTTL %d", name, ttl)

@@ -146,9 +146,7 @@ func TestAlternatingPeriods(t *testing.T) {
 				got := int64(0)
 				for i := range days * 24 {
 					n, _, err := atMost(g, t.Context(), under(i, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 100})...)
-					if err != nil {
-						t.Fatal(err)
-					}
+					noError(t, err)
 					got += n
 					c.Advance(time.Hour)
 				}

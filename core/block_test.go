@@ -31,8 +31,7 @@ func newGuardian(t *testing.T, g *core.Gate, c *core.ManualClock, b core.Block) 
 
 func blocklist(t testing.TB, g *core.Gate, p *core.Policy) *core.Blocklist {
 	t.Helper()
-	list := gatetest.Must(core.NewBlocklist(g, p))(t)
-	return list
+	return gatetest.Must(core.NewBlocklist(g, p))(t)
 }
 
 // rest returns how long the key is still blocked.
@@ -203,9 +202,7 @@ func TestBlockByHand(t *testing.T) {
 		list := func() map[string]time.Duration {
 			all := make(map[string]time.Duration)
 			for b, err := range blocked.All(ctx) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				all[b.Key.String()] = b.Rest
 			}
 			return all
@@ -305,9 +302,7 @@ func TestBlocklistOnCluster(t *testing.T) {
 		want = append(want, k.String())
 	}
 	for b, err := range blocklist(t, g, p).All(context.WithoutCancel(ctx)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		got = append(got, b.Key.String())
 	}
 	slices.Sort(want)

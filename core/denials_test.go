@@ -387,9 +387,7 @@ func TestCachedDenialsAgreeWithRedis(t *testing.T) {
 					stale = gates.clock.Now().UnixMicro() + 1_000_000
 				case "reserve":
 					r, _, err := gate.Reserve(ctx, rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(rt, "wait"), charges...)
-					if err != nil {
-						rt.Fatal(err)
-					}
+					noError(rt, err)
 					if r != nil && gate == gates.Gate {
 						held = append(held, r)
 					}
@@ -403,28 +401,18 @@ func TestCachedDenialsAgreeWithRedis(t *testing.T) {
 					for i := range actual {
 						actual[i] = rapid.Int64Range(0, 3).Draw(rt, "actual")
 					}
-					if err := r.Settle(ctx, actual...); err != nil {
-						rt.Fatal(err)
-					}
+					noError(rt, r.Settle(ctx, actual...))
 				case "reset":
 					for _, c := range charges {
-						if err := gate.Reset(ctx, c); err != nil {
-							rt.Fatal(err)
-						}
+						noError(rt, gate.Reset(ctx, c))
 					}
 					held = nil
 					if other {
 						stale = gates.clock.Now().UnixMicro() + 1_000_000
 					}
 				case "decide":
-					want, err := gates.uncached.Peek(ctx, charges...)
-					if err != nil {
-						rt.Fatal(err)
-					}
-					got, err := gates.Decide(ctx, charges...)
-					if err != nil {
-						rt.Fatal(err)
-					}
+					want := gatetest.Must(gates.uncached.Peek(ctx, charges...))(rt)
+					got := gatetest.Must(gates.Decide(ctx, charges...))(rt)
 					if got.Allowed && !want.Allowed || got.Allowed != want.Allowed && gates.clock.Now().UnixMicro() >= stale {
 						rt.Fatalf("at %d: %v %s\nwant %s", gates.clock.Now().UnixMicro(), got.Source, show(got), show(want))
 					}
@@ -477,9 +465,7 @@ func TestCachedDenialIsDropped(t *testing.T) {
 		}, false, core.SourceRedis},
 		{"SpendUpTo", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
 			_, d, err := atMost(gates.Gate, t.Context(), c)
-			if err != nil {
-				t.Error(err)
-			}
+			worked(t, err)
 			return d
 		}, false, core.SourceRedis},
 		{"Reserve", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
@@ -508,16 +494,12 @@ func TestCachedDenialIsDropped(t *testing.T) {
 		}, false, core.SourceRedis},
 		{"a raised limit", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
 			d, err := gates.Decide(t.Context(), under(1, c)...)
-			if err != nil {
-				t.Error(err)
-			}
+			worked(t, err)
 			return d
 		}, true, core.SourceRedis},
 		{"another algorithm", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
 			d, err := gates.Decide(t.Context(), under(2, c)...)
-			if err != nil {
-				t.Error(err)
-			}
+			worked(t, err)
 			return d
 		}, true, core.SourceRedis},
 		{"another policy of the same name", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {

@@ -176,9 +176,7 @@ func TestReservationIsRenewedUntilSettled(t *testing.T) {
 		p, key := heldFor(t, 3*time.Second), newKey(t, "k")
 		ctx, cancel := context.WithCancel(t.Context())
 		r, _, err := g.Charge(ctx, core.Charge{Policy: p, Key: key, Cost: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		cancel() // as that of a request before its deferred Settle
 		time.Sleep(time.Hour)
 		wantUsed(t, g, p, key, 4)
@@ -547,16 +545,11 @@ func TestDenialKnowsWhatCancelsWouldGiveBack(t *testing.T) {
 		c := newClock()
 		g := gatetest.Must(core.NewMemory(core.Config{Clock: c.Now}))(t)
 		defer g.Close(t.Context())
-		p, err := core.NewPolicy(core.PolicyConfig{
+		p := gatetest.Must(core.NewPolicy(core.PolicyConfig{
 			Name: "p", Algorithm: rapid.SampledFrom(limits).Draw(t, "limit"), Hold: 90 * time.Minute,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		key, err := core.NewKey("k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		charge := func(name string) core.Charge {
 			return core.Charge{Policy: p, Key: key, Cost: rapid.Int64Range(1, 21).Draw(t, name)}
 		}
@@ -583,9 +576,7 @@ func TestDenialKnowsWhatCancelsWouldGiveBack(t *testing.T) {
 					_, _ = r.Renew()
 				}
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 		}
 		asked := charge("asked")
 		d := gatetest.Must(g.Peek(t.Context(), asked))(t)
@@ -664,9 +655,7 @@ func TestSettlesOutliveRefusals(t *testing.T) {
 			for range open {
 				select {
 				case err := <-told:
-					if err != nil {
-						t.Error(err)
-					}
+					worked(t, err)
 				case <-time.After(longTimeout):
 					t.Fatal("not settled")
 				}

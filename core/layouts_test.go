@@ -55,9 +55,7 @@ var histories = []struct {
 		p := newPolicy(t, core.PolicyConfig{Name: "held", Algorithm: frozen(20), Hold: time.Hour})
 		for range 2 {
 			r, _, err := g.Reserve(t.Context(), 0, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 3})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			t.Cleanup(func() { r.Abandon() })
 			c.Advance(time.Second)
 		}
@@ -91,13 +89,9 @@ var histories = []struct {
 	}},
 	{"once", func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		o, err := once.New(g, once.Config{Name: "paid", Window: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		err = o.Do(t.Context(), newKey(t, "k"), 0, func(context.Context) error { return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}},
 	{"filter", func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		f := gatetest.Must(bloom.New(g, bloom.Config{Name: "seen", Items: 100, FalsePositives: 0.01}))(t)
@@ -113,9 +107,7 @@ func spends(a core.Algorithm) func(t *testing.T, g *core.Gate, c *core.ManualClo
 		c.Advance(1_234_567 * time.Microsecond)
 		charge.Cost = 2
 		r, d, err := g.Reserve(t.Context(), 0, charge)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		c.Advance(2 * time.Second)
 		if d.Allowed {
 			noError(t, r.Settle(t.Context(), 1))

@@ -162,9 +162,7 @@ func linearStep(t *testing.T, g *core.Gate, c core.Charge, goroutine int, r *rec
 		return opOutput{d.Allowed, d.At(0).Used}
 	}
 	done := func(err error) opOutput {
-		if err != nil {
-			t.Error(err)
-		}
+		worked(t, err)
 		return opOutput{allowed: true}
 	}
 	spend := func() {

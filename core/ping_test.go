@@ -187,9 +187,7 @@ func TestDocumentedPermissions(t *testing.T) {
 	gatetest.Must(hub.Of(g).Leases.Acquire(t.Context(), "hg:{k}:brief:se7", dead))(t)
 	release(t, <-enqueue(t, brief, user)) // acquired after the enqueued holder has expired
 	paid, _, err := sem.Admit(t.Context(), semaphore.Request{Caps: []semaphore.Cap{tenant}}, core.Charge{Policy: limited(t, "p", frozen(1)), Key: user.Key, Cost: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	release(t, paid)
 	held := charge(t, g, core.Charge{Policy: heldFor(t, time.Minute), Key: user.Key, Cost: 1})
 	if _, err := held.Renew(); err != nil {

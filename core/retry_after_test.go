@@ -273,9 +273,7 @@ func (h *history) step() {
 			h.held[i] = slices.Delete(held, pick, pick+1)
 		default:
 			r, _, err := h.g.Charge(h.Context(), h.charge(i, cost))
-			if err != nil {
-				h.Fatal(err)
-			}
+			noError(h, err)
 			if r != nil {
 				r.Abandon() // a hold runs out by the clock of the test
 				h.held[i] = append(held, r)

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // tokensEpsilon is more than the rounding error of a float64 number of tokens, and less than what
@@ -66,9 +67,7 @@ func (w *twin) reserve(n int) (x, ours time.Duration) {
 		x = r.x.DelayFrom(w.clock.Now()).Round(time.Microsecond)
 	}
 	reservation, d, err := w.gate.Reserve(context.Background(), math.MaxInt64, w.charge(n))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	if r.ours = reservation; reservation != nil {
 		ours = d.At(0).Delay
 	}
@@ -80,9 +79,7 @@ func (w *twin) cancel(i int) {
 	w.t.Helper()
 	w.reserved[i].x.CancelAt(w.clock.Now())
 	if ours := w.reserved[i].ours; ours != nil {
-		if err := ours.Cancel(context.Background()); err != nil {
-			w.t.Fatal(err)
-		}
+		noError(w.t, ours.Cancel(context.Background()))
 	}
 }
 
@@ -102,9 +99,7 @@ func (w *twin) do(step string) (x, ours string) {
 	} else {
 		var n int
 		var word string
-		if _, err := fmt.Sscan(step, &word, &n); err != nil {
-			w.t.Fatal(err)
-		}
+		gatetest.Must(fmt.Sscan(step, &word, &n))(w.t)
 		switch word {
 		case "allow":
 			a, b := w.allow(n)

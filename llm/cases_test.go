@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/llm"
 )
 
@@ -140,10 +141,7 @@ func llmCases(t *testing.T) []*llmCase {
 
 func decode(t *testing.T, file string, v any) {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := gatetest.Must(os.ReadFile(file))(t)
 	if err := json.Unmarshal(b, v); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
@@ -162,9 +160,7 @@ func (c *llmCase) readRequest(t *testing.T) {
 		return
 	}
 	var fields map[string]string
-	if err := json.Unmarshal(q.Body, &fields); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, json.Unmarshal(q.Body, &fields))
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -186,10 +182,7 @@ func (c *llmCase) readResponse(t *testing.T) {
 	if c.body, err = os.ReadFile(files[0]); err != nil {
 		t.Fatal(err)
 	}
-	head, err := os.ReadFile(filepath.Join(c.dir, "headers.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := gatetest.Must(os.ReadFile(filepath.Join(c.dir, "headers.txt")))(t)
 	lines := strings.Split(strings.TrimSpace(string(head)), "\n")
 	c.status, _ = strconv.Atoi(strings.Fields(lines[0])[1])
 	c.header = make(http.Header)
@@ -299,13 +292,9 @@ func (c *llmCase) try(t *testing.T, encoding string, keepBody bool) {
 func unzipped(t *testing.T, b []byte) []byte {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, err)
 	b, err = io.ReadAll(z)
-	if err != nil {
-		t.Error(err)
-	}
+	gatetest.Worked(t, err)
 	return b
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/llm"
 )
 
@@ -35,11 +36,7 @@ func priced(t testing.TB, models map[string]llm.Model, change func(*llm.Config))
 		change(&cfg)
 	}
 	t.Cleanup(func() { _ = cfg.Guard.Gate.Close(context.Background()) })
-	m, err := llm.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return gatetest.Must(llm.New(cfg))(t)
 }
 
 // TestCostIsExact has bills of which all is priced.
@@ -445,9 +442,7 @@ func TestLoadPricesRefuses(t *testing.T) {
 		"EOF": "", "invalid character": "models:\n  - id: m\n",
 	} {
 		path := filepath.Join(dir, "prices")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		if _, err := llm.LoadPrices(llm.PricesConfig{Paths: []string{path}}); err == nil ||
 			!strings.Contains(err.Error(), name) || !strings.HasPrefix(err.Error(), "llm: ") {
 			t.Errorf("%.20q: %v, want %q", text, err, name)
@@ -465,9 +460,7 @@ func TestPricesReload(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "prices.json")
 	write := func(input string) {
 		text := `{"m":{"litellm_provider":"acme","input_cost_per_token":` + input + `,"output_cost_per_token":1e-06}}`
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	write("1e-06")
 	synctest.Test(t, func(t *testing.T) {
@@ -498,9 +491,7 @@ func TestPricesReload(t *testing.T) {
 		cost(20, 1)
 		write("3e-06")
 		cost(30, 1)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, os.Remove(path))
 		cost(30, 1)
 		cost(30, 0)
 	})

@@ -340,11 +340,7 @@ func eachGate(t *testing.T, f func(t *testing.T, gate *core.Gate)) {
 
 func guard(t *testing.T, cfg nethttp.Config) *nethttp.Guard {
 	t.Helper()
-	g, err := nethttp.NewGuard(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return gatetest.Must(nethttp.NewGuard(cfg))(t)
 }
 
 // rules returns a rule by the client's address for each policy.
@@ -366,10 +362,7 @@ func bans(t *testing.T, b core.Block) *core.Policy {
 func crowded(t *testing.T, cfg nethttp.Config, users ...string) http.Handler {
 	t.Helper()
 	cfg.Gate = memory(t, aClock())
-	slots, err := semaphore.New(cfg.Gate, semaphore.Config{Name: "streams", MaxWaiters: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	slots := gatetest.Must(semaphore.New(cfg.Gate, semaphore.Config{Name: "streams", MaxWaiters: 1}))(t)
 	slot := nethttp.Slot{}
 	if cfg.Slot != nil {
 		slot = *cfg.Slot
@@ -417,10 +410,7 @@ func get(h http.Handler, change ...func(*http.Request)) *http.Response {
 
 func body(t *testing.T, r *http.Response) string {
 	t.Helper()
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := gatetest.Must(io.ReadAll(r.Body))(t)
 	return string(b)
 }
 

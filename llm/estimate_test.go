@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/llm"
 )
 
@@ -89,9 +90,7 @@ func TestHostileUsage(t *testing.T) {
 		u := new(usages)
 		h := r.meter.Handler(u)
 		next := func() llm.Usage {
-			if err := r.gate.Reset(t.Context(), r.charge()); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, r.gate.Reset(t.Context(), r.charge()))
 			estimateOf(h, "m")
 			return (<-r.reports).Estimate
 		}

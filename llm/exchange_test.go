@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/llm"
 )
 
@@ -185,9 +186,7 @@ func TestUpstreamIsSettled(t *testing.T) {
 		}},
 		{name: "writes a string", shown: "}", usage: seven, handle: sent("", document)},
 		{name: "sets a deadline", shown: done, usage: seven, handle: func(w http.ResponseWriter, r *http.Request) {
-			if err := http.NewResponseController(w).SetWriteDeadline(time.Time{}); err != nil {
-				t.Error(err)
-			}
+			gatetest.Worked(t, http.NewResponseController(w).SetWriteDeadline(time.Time{}))
 			chat(7, 2)(w, r)
 		}},
 		{name: "hijacks", outcome: llm.OutcomeUnreported, usage: llm.Usage{Input: 3, Output: 50}, handle: func(w http.ResponseWriter, _ *http.Request) {
@@ -254,9 +253,7 @@ func TestServedModelDecidesThePrice(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "prices.json")
 	const listed = `{"litellm_provider":"openai","input_cost_per_token":1.25e-06,"output_cost_per_token":1e-05}`
-	if err := os.WriteFile(file, []byte(`{"gpt-4o":`+listed+`,"gpt-4o-2024-11-20":`+listed+`}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.WriteFile(file, []byte(`{"gpt-4o":`+listed+`,"gpt-4o-2024-11-20":`+listed+`}`), 0o600))
 	own := func(cfg *llm.Config) {
 		cfg.Models = priceAll(map[string]int64{"gpt-4o": 1, "ours": 1})
 		cfg.Prices = load(t, llm.PricesConfig{Paths: []string{file}})
@@ -527,10 +524,7 @@ func form(t *testing.T, size int, fields ...string) (body, contentType string) {
 	for i := 0; i < len(fields); i += 2 {
 		_ = w.WriteField(fields[i], fields[i+1])
 	}
-	part, err := w.CreateFormFile("file", "sound.mp3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	part := gatetest.Must(w.CreateFormFile("file", "sound.mp3"))(t)
 	_, _ = part.Write(make([]byte, size))
 	_ = w.Close()
 	return b.String(), w.FormDataContentType()

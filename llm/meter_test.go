@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
 )
@@ -54,9 +55,7 @@ func newRig(t *testing.T, unit core.Unit, limit int64, change func(*llm.Config))
 	}
 	r.Cleanup(func() { // after the servers are closed
 		for _, gate := range []*core.Gate{memory, r.gate} {
-			if err := gate.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			gatetest.Worked(t, gate.Close(context.Background()))
 		}
 	})
 	if change != nil {
@@ -82,10 +81,7 @@ func newRig(t *testing.T, unit core.Unit, limit int64, change func(*llm.Config))
 
 func proxyTo(t *testing.T, server string) http.Handler {
 	t.Helper()
-	at, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := gatetest.Must(url.Parse(server))(t)
 	proxy := httputil.NewSingleHostReverseProxy(at)
 	proxy.ErrorLog = log.New(io.Discard, "", 0)
 	return proxy
@@ -106,10 +102,7 @@ func (r *rig) handle(h http.HandlerFunc) { r.serve(r.meter.Handler(h)) }
 // request returns a POST of acme, with pairs of a header and its value.
 func (r *rig) request(path, body string, header ...string) *http.Request {
 	r.Helper()
-	q, err := http.NewRequestWithContext(r.Context(), http.MethodPost, r.url+path, strings.NewReader(body))
-	if err != nil {
-		r.Fatal(err)
-	}
+	q := gatetest.Must(http.NewRequestWithContext(r.Context(), http.MethodPost, r.url+path, strings.NewReader(body)))(r)
 	q.Header.Set("X-Tenant", "acme")
 	for i := 0; i < len(header); i += 2 {
 		q.Header.Set(header[i], header[i+1])
@@ -119,11 +112,7 @@ func (r *rig) request(path, body string, header ...string) *http.Request {
 
 func (r *rig) post(path, body string, header ...string) *http.Response {
 	r.Helper()
-	response, err := plainClient.Do(r.request(path, body, header...))
-	if err != nil {
-		r.Fatal(err)
-	}
-	return response
+	return gatetest.Must(plainClient.Do(r.request(path, body, header...)))(r)
 }
 
 // ask sends a request and reads the response.
@@ -138,9 +127,7 @@ func (r *rig) spend(units int64) {
 	r.Helper()
 	charge := r.charge()
 	charge.Cost = units
-	if _, err := r.gate.Decide(r.Context(), charge); err != nil {
-		r.Fatal(err)
-	}
+	gatetest.Must(r.gate.Decide(r.Context(), charge))(r)
 }
 
 // plainClient asks for no encoding and follows no redirect.
@@ -195,14 +182,8 @@ func (r *rig) peek() []core.Result {
 	q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
 	q.Header.Set("X-Tenant", "acme")
 	q.Header.Set("X-User", "ann")
-	charges, err := r.meter.Guard(llm.FormatOpenAIChat).Charges(q)
-	if err != nil {
-		r.Fatal(err)
-	}
-	d, err := r.gate.Peek(r.Context(), charges...)
-	if err != nil {
-		r.Fatal(err)
-	}
+	charges := gatetest.Must(r.meter.Guard(llm.FormatOpenAIChat).Charges(q))(r)
+	d := gatetest.Must(r.gate.Peek(r.Context(), charges...))(r)
 	var all []core.Result
 	for _, result := range d.Results() {
 		all = append(all, result)
@@ -221,9 +202,7 @@ func setSlot(cfg *llm.Config, caps ...nethttp.Cap) *semaphore.Semaphore {
 func holders(t *testing.T, s *semaphore.Semaphore, key core.Key) int {
 	t.Helper()
 	all, _, err := s.Holders(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, err)
 	return len(all)
 }
 
@@ -239,9 +218,7 @@ func read(t *testing.T, response *http.Response) string {
 	t.Helper()
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Error(err)
-	}
+	gatetest.Worked(t, err)
 	return string(body)
 }
 
@@ -270,10 +247,7 @@ func TestWholeAnswerIsNotEnded(t *testing.T) {
 		{"/v1/responses", "responses-text.sse"},
 		{"/v1/messages", "messages-text.sse"},
 	} {
-		body, err := os.ReadFile(filepath.Join("internal", "wire", "testdata", c.transcript))
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := gatetest.Must(os.ReadFile(filepath.Join("internal", "wire", "testdata", c.transcript)))(t)
 		whole := string(body)
 		for _, halves := range []bool{false, true} {
 			r := newRig(t, core.UnitOutputTokens, 1, func(cfg *llm.Config) {

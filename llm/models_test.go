@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
 	"github.com/headgate/headgate/llm/internal/wire"
@@ -380,9 +381,7 @@ func TestLimitsOfSomeModels(t *testing.T) {
 	r.handle(chat(3, 5))
 	used := func(p *core.Policy, key string) int64 {
 		d, err := r.gate.Peek(t.Context(), core.Charge{Policy: p, Key: core.Must(core.NewKey(key)), Cost: core.NoCost})
-		if err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, err)
 		return d.At(0).Used
 	}
 	acme := core.Must(tenant(r.request(chatPath, "")))

@@ -54,10 +54,7 @@ func newClient(t *testing.T, unit core.Unit, cfg llm.OutboundConfig, server http
 }
 
 func (c *client) post(ctx context.Context, path, body string, header ...string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, strings.NewReader(body))
-	if err != nil {
-		c.Fatal(err)
-	}
+	r := gatetest.Must(http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, strings.NewReader(body)))(c)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -68,14 +65,8 @@ func (c *client) post(ctx context.Context, path, body string, header ...string) 
 func (c *client) used() int64 {
 	c.Helper()
 	r, _ := http.NewRequest(http.MethodPost, c.url, nil)
-	key, err := outbound.ByHost(r)
-	if err != nil {
-		c.Fatal(err)
-	}
-	d, err := c.gate.Peek(c.Context(), core.Charge{Policy: c.budget, Key: key})
-	if err != nil {
-		c.Fatal(err)
-	}
+	key := gatetest.Must(outbound.ByHost(r))(c)
+	d := gatetest.Must(c.gate.Peek(c.Context(), core.Charge{Policy: c.budget, Key: key}))(c)
 	return d.At(0).Used
 }
 
@@ -104,9 +95,7 @@ func TestOutboundCases(t *testing.T) {
 					}
 					return
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				gatetest.NoError(t, err)
 				if body := read(t, res); body != string(c.shown()) {
 					t.Errorf("the caller got\n%s", body)
 				}
@@ -208,10 +197,7 @@ func TestOutboundHidesUsage(t *testing.T) {
 		{llm.OutboundConfig{CountsCap: true}, `,"stream":true`, false, 4 + 50},
 	} {
 		client := newClient(t, core.UnitTokens, c.cfg, p)
-		res, err := client.post(t.Context(), "/v1/chat/completions", fmt.Sprintf(chatOf, 50, c.stream))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := gatetest.Must(client.post(t.Context(), "/v1/chat/completions", fmt.Sprintf(chatOf, 50, c.stream)))(t)
 		if body := read(t, res); strings.Contains(body, "usage") != c.shows || !strings.HasSuffix(body, "data: [DONE]\n\n") {
 			t.Errorf("%+v: %s", c.cfg, body)
 		}
@@ -228,10 +214,7 @@ func TestOutboundUnits(t *testing.T) {
 	} {
 		for _, path := range []string{"/v1/chat/completions", "/v1/messages"} {
 			c := newClient(t, unit, llm.OutboundConfig{Models: models}, p)
-			res, err := c.post(t.Context(), path, fmt.Sprintf(chatOf, 50, ""))
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := gatetest.Must(c.post(t.Context(), path, fmt.Sprintf(chatOf, 50, "")))(t)
 			_ = read(t, res)
 			c.wantUsed(path, want)
 		}
@@ -322,10 +305,7 @@ func TestOutboundHidesUsageOfThePoolsNextUpstream(t *testing.T) {
 	slices.SortFunc(upstreams, func(a, b outbound.Upstream) int { return strings.Compare(a.Name, b.Name) })
 	client := newClient(t, core.UnitTokens, llm.OutboundConfig{}, p)
 	client.rt = core.Must(outbound.NewPool(outbound.PoolConfig{Upstreams: upstreams}))
-	res, err := client.post(t.Context(), chatPath, fmt.Sprintf(chatOf, 50, `,"stream":true`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := gatetest.Must(client.post(t.Context(), chatPath, fmt.Sprintf(chatOf, 50, `,"stream":true`)))(t)
 	if body := read(t, res); strings.Contains(body, "usage") || !strings.HasSuffix(body, "data: [DONE]\n\n") {
 		t.Errorf("the caller got %s", body)
 	}

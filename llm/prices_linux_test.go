@@ -14,13 +14,8 @@ func TestPricesOfHangingFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "prices.json")
 	text := `{"m": {"litellm_provider": "p", "mode": "chat", "input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}}`
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	prices, err := llm.LoadPrices(llm.PricesConfig{Paths: []string{path}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	prices := gatetest.Must(llm.LoadPrices(llm.PricesConfig{Paths: []string{path}}))(t)
 	hanging := gatetest.Hang(t, path)
 	hanging.Write("\n")
 	hanging.AwaitOpen()

@@ -427,18 +427,13 @@ func TestRefusalsOfEveryFormat(t *testing.T) {
 			case c.limit != nil:
 				r.spend(60)
 			case strings.HasPrefix(c.name, "closed"):
-				if err := r.gate.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				gatetest.NoError(t, r.gate.Close(t.Context()))
 			case c.status == 400:
 				q.Header.Del("X-Tenant")
 			default:
 				asked = 1
 			}
-			response, err := plainClient.Do(q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := gatetest.Must(plainClient.Do(q))(t)
 			body := strings.TrimSpace(read(t, response))
 			begin, end, _ := strings.Cut(c.body, "*")
 			if response.StatusCode != c.status || retryHeaders(response.Header) != c.retry ||

@@ -20,6 +20,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/llm"
 )
 
@@ -100,10 +101,7 @@ func TestRefusalsSpendNothing(t *testing.T) {
 			} else if c.header != "" {
 				q.Header.Set("Content-Encoding", c.header)
 			}
-			response, err := plainClient.Do(q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := gatetest.Must(plainClient.Do(q))(t)
 			if body := read(t, response); response.StatusCode != c.status ||
 				strings.TrimSpace(body) != c.want {
 				t.Errorf("%d %s, want %d %s", response.StatusCode, body, c.status, c.want)
@@ -131,10 +129,7 @@ func TestLongestBodyPasses(t *testing.T) {
 		}
 		q := r.request(chatPath, body)
 		q.ContentLength = length
-		response, err := plainClient.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := gatetest.Must(plainClient.Do(q))(t)
 		read(t, response)
 		if r.want(llm.OutcomeReported, llm.Usage{Input: 1, Output: 1}, 2); r.asked[0] != body {
 			t.Errorf("the upstream was asked %s", r.asked[0])
@@ -149,19 +144,11 @@ func TestBodyThatBreaksOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, core.UnitTokens, 1000, nil)
-			conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := gatetest.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(t)
 			defer conn.Close()
 			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nX-Tenant: acme\r\n%s", chatPath, head)
-			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-				t.Fatal(err)
-			}
-			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, conn.(*net.TCPConn).CloseWrite())
+			response := gatetest.Must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 			if body := read(t, response); response.StatusCode != 400 ||
 				!strings.Contains(body, "The body breaks off.") {
 				t.Errorf("%d %s", response.StatusCode, body)
@@ -429,10 +416,7 @@ func TestSlowBodiesAreCut(t *testing.T) {
 						time.Sleep(c.every)
 					}
 				}()
-				response, err := http.ReadResponse(bufio.NewReader(near), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				response := gatetest.Must(http.ReadResponse(bufio.NewReader(near), nil))(t)
 				if response.StatusCode != c.status {
 					t.Errorf("%d, want %d", response.StatusCode, c.status)
 				}
@@ -484,13 +468,8 @@ func TestMemoryOfAStream(t *testing.T) {
 		before := footprint()
 		var open []io.ReadCloser
 		for range streams {
-			response, err := client.Do(r.request(chatPath, body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.ReadFull(response.Body, make([]byte, 3*len(word))); err != nil {
-				t.Fatal(err)
-			}
+			response := gatetest.Must(client.Do(r.request(chatPath, body)))(t)
+			gatetest.Must(io.ReadFull(response.Body, make([]byte, 3*len(word))))(t)
 			open = append(open, response.Body)
 		}
 		r.mu.Lock()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/llm"
 )
@@ -207,10 +208,7 @@ func TestOverrunOfAnEncodedStream(t *testing.T) {
 		_ = z.Close()
 	}
 	response := r.post(chatPath, small)
-	z, err := gzip.NewReader(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := gatetest.Must(gzip.NewReader(response.Body))(t)
 	if body, err := io.ReadAll(z); err != nil || strings.Count(string(body), "word") != 12 {
 		t.Errorf("%v, the client was sent %s", err, body)
 	}
@@ -340,15 +338,10 @@ func TestRunningChargesHeedRaises(t *testing.T) {
 				cfg.ChargeEvery, cfg.Overrun = 1, llm.OverrunEnd
 				cfg.Budgets[0].Policy = raisable
 			})
-			charges, err := r.meter.Guard(llm.FormatOpenAIChat).Charges(r.request(chatPath, small))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := r.gate.Adjust(t.Context(), core.Adjustment{
+			charges := gatetest.Must(r.meter.Guard(llm.FormatOpenAIChat).Charges(r.request(chatPath, small)))(t)
+			gatetest.Must(r.gate.Adjust(t.Context(), core.Adjustment{
 				ID: "top-up", Policy: raisable, Key: charges[0].Key, Raise: 90, Until: time.Now().Add(time.Hour),
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			r.answer = chat(3, 60)
 			body := strings.Replace(small, `"max_tokens":5`, fmt.Sprintf(`"max_tokens":%d`, c.maxTokens), 1)
 			if body := read(t, r.post(chatPath, body)); strings.Count(body, "word") != 60 {
@@ -380,15 +373,10 @@ func TestOverrunHeedsRaisesThatEnd(t *testing.T) {
 			cfg.Budgets[0].Policy = budget("minute", core.FixedWindow{Limit: 1000, Window: time.Minute})
 			cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: month, Key: tenant})
 		})
-		charges, err := r.meter.Guard(llm.FormatOpenAIChat).Charges(r.request(chatPath, small))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.gate.Adjust(t.Context(), core.Adjustment{
+		charges := gatetest.Must(r.meter.Guard(llm.FormatOpenAIChat).Charges(r.request(chatPath, small)))(t)
+		gatetest.Must(r.gate.Adjust(t.Context(), core.Adjustment{
 			ID: "top-up", Policy: month, Key: charges[1].Key, Units: 500, Raise: 9000, Until: clock.Now().Add(c.lasts),
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		goOn := make(chan struct{})
 		r.answer = events(800, func(w http.ResponseWriter, q *http.Request) {
 			<-goOn

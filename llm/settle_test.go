@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/llm"
 )
 
@@ -195,9 +196,7 @@ func TestInformationalResponse(t *testing.T) {
 	response, err := plainClient.Do(q.WithContext(httptrace.WithClientTrace(q.Context(), &httptrace.ClientTrace{
 		Got1xxResponse: func(int, textproto.MIMEHeader) error { informed++; return nil },
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, err)
 	read(t, response)
 	if h := response.Header; informed != 1 || h.Get("X-Ratelimit-Remaining-Tokens") != "947" ||
 		h.Get("X-Request-Id") != "1" {
@@ -268,10 +267,7 @@ func TestStreamKeepsItsHold(t *testing.T) {
 		q.Header.Set("X-Tenant", "acme")
 		charge := core.Charge{Policy: p, Key: core.Must(core.NewKey(core.Must(tenant(q)))), Cost: core.NoCost}
 		used := func() int64 {
-			d, err := gate.Peek(t.Context(), charge)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := gatetest.Must(gate.Peek(t.Context(), charge))(t)
 			return d.At(0).Used
 		}
 		m.Handler(events(6, func(w http.ResponseWriter, r *http.Request) {

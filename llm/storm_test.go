@@ -218,10 +218,7 @@ func (s *storm) run(one *stormed) {
 func (s *storm) peek(tenant, stream string) (all []core.Result) {
 	q := httptest.NewRequest(http.MethodPost, chatPath, nil)
 	q.Header = http.Header{"X-Tenant": {tenant}, "X-Stream": {stream}}
-	charges, err := s.meter.Guard(llm.FormatOpenAIChat).Charges(q)
-	if err != nil {
-		s.Fatal(err)
-	}
+	charges := gatetest.Must(s.meter.Guard(llm.FormatOpenAIChat).Charges(q))(s)
 	d := gatetest.Peek(s.T, s.gates[3], charges...)
 	for _, r := range d.Results() {
 		all = append(all, r)

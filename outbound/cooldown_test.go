@@ -110,9 +110,7 @@ func TestGuessedWaitsGrow(t *testing.T) {
 						last = all[len(all)-1]
 					}
 					time.Sleep(last + time.Millisecond)
-					if _, err := get(t, tr, "http://example.com/"); err != nil {
-						t.Fatal(err)
-					}
+					gatetest.Must(get(t, tr, "http://example.com/"))(t)
 					synctest.Wait() // what ends the backoff does so in the background
 				}
 				want := []time.Duration{1, 2, 4, 5}
@@ -224,9 +222,7 @@ func TestCooldownIsABlockToLift(t *testing.T) {
 		if blocked != 1 {
 			t.Errorf("%d keys are blocked", blocked)
 		}
-		if err := operator.Reset(t.Context(), core.Charge{Policy: p, Key: want}); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, operator.Reset(t.Context(), core.Charge{Policy: p, Key: want}))
 		gatetest.Eventually(t, "the cooldown is lifted", func() bool {
 			_, err := get(t, r.tr, r.URL)
 			return err == nil
@@ -350,9 +346,7 @@ func TestRead(t *testing.T) {
 				},
 			})
 			r.push(c.answer)
-			if _, err := get(t, r.tr, r.URL+"/m?route=search"); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(get(t, r.tr, r.URL+"/m?route=search"))(t)
 			for path, rule := range map[string]string{"/m?route=search": c.same, "/n?route=search": c.route, "/n?route=x": c.account, "/n": c.account} {
 				if rule == "" {
 					r.want(path, 200)

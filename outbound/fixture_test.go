@@ -116,11 +116,7 @@ func standing(t testing.TB, g *core.Gate, p *core.Policy, key core.Key) core.Res
 
 func request(t testing.TB, ctx context.Context, url string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return gatetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))(t)
 }
 
 // get sends a request and reads the response to its end.
@@ -275,9 +271,5 @@ var answered = roundTripper(func(*http.Request) (*http.Response, error) {
 // roundTrip sends a request that must have an answer. The caller closes its body.
 func roundTrip(t testing.TB, rt http.RoundTripper, r *http.Request) *http.Response {
 	t.Helper()
-	res, err := rt.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res
+	return gatetest.Must(rt.RoundTrip(r))(t)
 }

@@ -200,9 +200,7 @@ func TestGivingUpGivesBack(t *testing.T) {
 					Base: base(t), Gate: g, Slot: slot, MaxWait: time.Hour,
 					Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}},
 				})
-				if _, err := get(t, tr, u.URL); err != nil {
-					t.Fatal(err)
-				}
+				gatetest.Must(get(t, tr, u.URL))(t)
 				key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
 				used := func() int64 {
 					return standing(t, g, policy, key).Used
@@ -255,9 +253,7 @@ func TestLeakyBucketSpacesRequests(t *testing.T) {
 			cfg.MaxWait = time.Minute
 			later := transport(t, cfg)
 			start := time.Now()
-			if _, err := get(t, now, u.URL); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(get(t, now, u.URL))(t)
 			_, err := get(t, now, u.URL)
 			if time.Since(start) < 100*time.Millisecond { // otherwise it has room again
 				if busy := wantBusy(t, err, policy.Name()); busy.After > 100*time.Millisecond {
@@ -265,9 +261,7 @@ func TestLeakyBucketSpacesRequests(t *testing.T) {
 				}
 			}
 			for range 3 {
-				if _, err := get(t, later, u.URL); err != nil {
-					t.Fatal(err)
-				}
+				gatetest.Must(get(t, later, u.URL))(t)
 			}
 			if took := time.Since(start); took < 300*time.Millisecond {
 				t.Errorf("4 requests at 10 a second within %v", took)
@@ -319,9 +313,7 @@ func TestRoundTrips(t *testing.T) {
 			send := func() (before, during int64) {
 				t.Helper()
 				before, calls = quiet(), nil
-				if _, err := get(t, tr, u.URL+"/"+name); err != nil {
-					t.Fatal(err)
-				}
+				gatetest.Must(get(t, tr, u.URL+"/"+name))(t)
 				return before, calls[0]
 			}
 			send() // loads the scripts

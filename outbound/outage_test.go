@@ -52,17 +52,12 @@ func TestOutageEndsNoStream(t *testing.T) {
 			slot := slotOf(t, g, 1)
 			slot.Semaphore = newSemaphore(t, g, semaphore.Config{TTL: time.Second})
 			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
-			key, err := outbound.ByCredential(request(t, t.Context(), u.URL))
-			if err != nil {
-				t.Fatal(err)
-			}
+			key := gatetest.Must(outbound.ByCredential(request(t, t.Context(), u.URL)))(t)
 			if during {
 				kill()
 			}
 			res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
-			if err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, err)
 			if !during && !once {
 				kill()
 				<-lost
@@ -111,9 +106,7 @@ func TestReservationEndsWithItsRedis(t *testing.T) {
 					}
 				},
 			})
-			if _, err := get(t, tr, u.URL); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(get(t, tr, u.URL))(t)
 			result := make(chan error, 1)
 			go func() {
 				_, err := get(t, tr, u.URL)

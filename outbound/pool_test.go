@@ -52,10 +52,7 @@ func keys(w http.ResponseWriter, r *http.Request) {
 // ask sends a request with a body and returns what the response says.
 func ask(t testing.TB, rt http.RoundTripper, url, body string, header ...string) (string, error) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := gatetest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body)))(t)
 	for _, h := range header {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
@@ -304,10 +301,7 @@ func TestPoolBusyErrorHasOneText(t *testing.T) {
 
 // unreachable returns the address of a server that is gone.
 func unreachable(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := gatetest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
@@ -363,10 +357,7 @@ func TestPoolPassesOverUpstreamsThatAreDown(t *testing.T) {
 		}
 	}
 	post := func(p *outbound.Pool, body io.Reader) (string, error) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com/", body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := gatetest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com/", body))(t)
 		res, err := p.RoundTrip(r)
 		if err != nil {
 			return "", err

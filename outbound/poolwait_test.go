@@ -76,9 +76,7 @@ func TestPoolWaitsForTheFirstSlot(t *testing.T) {
 				var held []io.Closer
 				for range ups {
 					host, body, err := send()
-					if err != nil {
-						t.Fatal(err)
-					}
+					gatetest.NoError(t, err)
 					if host == c.frees {
 						time.AfterFunc(slow, func() { _ = body.Close() })
 					} else {
@@ -159,9 +157,7 @@ func TestPoolSpreadsRequestsThatComeTogether(t *testing.T) {
 						for range n {
 							all.Go(func() {
 								text, err := ask(t, p, "http://example.com/", "")
-								if err != nil {
-									t.Error(err)
-								}
+								gatetest.Worked(t, err)
 								mu.Lock()
 								defer mu.Unlock()
 								got[text]++
@@ -216,10 +212,7 @@ func TestPoolWaitsWhileItAsks(t *testing.T) {
 				p := pool(t, outbound.PoolConfig{Upstreams: all, MaxWait: time.Minute})
 				for i := range len(rates) + 1 {
 					slow = i == len(rates) // every upstream is busy then
-					res, err := p.RoundTrip(request(t, t.Context(), "http://example.com/"))
-					if err != nil {
-						t.Fatal(err)
-					}
+					res := gatetest.Must(p.RoundTrip(request(t, t.Context(), "http://example.com/")))(t)
 					defer res.Body.Close()
 				}
 			})

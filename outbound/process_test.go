@@ -186,10 +186,6 @@ func TestStormLeavesNothing(t *testing.T) {
 	}
 	b.CloseIdleConnections()
 	u.Close()
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := goleak.Find(before); err != nil {
-		t.Error(err)
-	}
+	gatetest.Worked(t, g.Close(t.Context()))
+	gatetest.Worked(t, goleak.Find(before))
 }

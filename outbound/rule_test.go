@@ -49,9 +49,7 @@ func TestMeteredRule(t *testing.T) {
 			if model := <-models; model != "m" {
 				t.Errorf("the model is %q", model)
 			}
-			if _, err := r.tr.RoundTrip(q); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(r.tr.RoundTrip(q))(t)
 		}
 		if busy := r.busy("/m", "tokens"); busy.After != core.Never || !busy.At.IsZero() || busy.Spent {
 			t.Errorf("%+v", busy)
@@ -92,9 +90,7 @@ func TestKeysOfChangedRequests(t *testing.T) {
 		Base: answered, Gate: gatetest.Memory(t, core.Config{}), Meter: byPath{}, Rules: rules,
 		Credential: func(*http.Request) string { return "tenant" },
 	})
-	if _, err := get(t, tr, "http://api.example.com/m"); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(get(t, tr, "http://api.example.com/m"))(t)
 }
 
 // Costs, and what skips a rule or the Transport.
@@ -233,10 +229,7 @@ func TestBadRequests(t *testing.T) {
 				c.change(&cfg)
 			}
 			body := newCloser("text")
-			r, err := http.NewRequest(http.MethodPost, c.url, body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := gatetest.Must(http.NewRequest(http.MethodPost, c.url, body))(t)
 			if _, err := transport(t, cfg).RoundTrip(r); !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
@@ -344,9 +337,7 @@ func TestNilBase(t *testing.T) {
 
 func closedGate(t *testing.T) *core.Gate {
 	g := gatetest.Memory(t, core.Config{})
-	if err := g.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, g.Close(t.Context()))
 	return g
 }
 

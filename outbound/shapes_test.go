@@ -60,14 +60,9 @@ type refusal struct {
 
 // Real refusals are read as a client should, almost all by the Transport, and the rest by a Read.
 func TestShapesOfRefusals(t *testing.T) {
-	text, err := os.ReadFile("internal/signal/testdata/refusals.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := gatetest.Must(os.ReadFile("internal/signal/testdata/refusals.json"))(t)
 	var all []refusal
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, json.Unmarshal(text, &all))
 	byRead := 0
 	for _, c := range all {
 		if c.Read {
@@ -236,10 +231,7 @@ func TestQuotedRequestCoolsNoAccount(t *testing.T) {
 	})
 	statuses := []int{400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503, 504}
 	for i := range 10_000 {
-		text, err := json.Marshal(quoting(r))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := gatetest.Must(json.Marshal(quoting(r)))(t)
 		body, status = string(text), statuses[r.IntN(len(statuses))]
 		if got, err := get(t, tr, fmt.Sprintf("http://example.com/%d", i)); err != nil || got != status || t.Failed() {
 			t.Fatalf("seed %d: %d, %v after %s", seed, got, err, body)

@@ -42,9 +42,7 @@ func holders(t *testing.T, s *outbound.Slot, url string) (n int) {
 	t.Helper()
 	key := core.Must(outbound.ByCredential(request(t, t.Context(), url)))
 	all, _, err := s.Semaphore.Holders(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, err)
 	return len(all)
 }
 
@@ -55,9 +53,7 @@ func evict(t *testing.T, s *outbound.Slot, key core.Key) {
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
 	}
-	if _, err := s.Semaphore.Evict(t.Context(), key, all[0].ID); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(s.Semaphore.Evict(t.Context(), key, all[0].ID))(t)
 }
 
 // However a response ends, its slot comes back, and what was reserved is settled.
@@ -213,9 +209,7 @@ func TestSlotLostBeforeSending(t *testing.T) {
 			},
 		})
 		for range 2 {
-			if _, err := get(t, tr, "http://example.com/"); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(get(t, tr, "http://example.com/"))(t)
 		}
 		if sent != 2 || !evicted {
 			t.Errorf("%d sent, evicted %v", sent, evicted)
@@ -421,9 +415,7 @@ func TestPoolSendsABodyOnce(t *testing.T) {
 		})),
 	}})
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com/", newCloser("text"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, err)
 	_, err = p.RoundTrip(r)
 	wantBusy(t, err, "inner")
 }
@@ -433,9 +425,7 @@ func TestCompressedRefusal(t *testing.T) {
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
 	_, _ = io.WriteString(z, `{"error":{"code":"insufficient_quota"}}`)
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, z.Close())
 	u := newRig(t, outbound.Config{})
 	u.push(refuse(http.StatusTooManyRequests, zipped.String(), "Content-Encoding", "gzip"))
 	r := request(t, t.Context(), u.URL)

@@ -30,9 +30,7 @@ func TestWait(t *testing.T) {
 		})
 		start := time.Now()
 		for range 3 {
-			if _, err := get(t, tr, u.URL); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(get(t, tr, u.URL))(t)
 		}
 		if took := time.Since(start); took < 190*time.Millisecond {
 			t.Errorf("3 requests at 10 a second after %v", took)
@@ -43,9 +41,7 @@ func TestWait(t *testing.T) {
 				Policy: gatetest.Limited(t, "b", core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 1}), Key: outbound.ByHost,
 			}},
 		})
-		if _, err := get(t, late, u.URL); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(get(t, late, u.URL))(t)
 		_, err := get(t, late, u.URL)
 		busy := wantBusy(t, err, "b")
 		if busy.After < 59*time.Minute || busy.After > time.Hour || busy.At.IsZero() || busy.Cause != nil {
@@ -111,10 +107,7 @@ func TestRetry(t *testing.T) {
 				if c.body != "" {
 					body = strings.NewReader(c.body)
 				}
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.URL, body)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := gatetest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, u.URL, body))(t)
 				if c.getBody != nil {
 					r.GetBody = c.getBody
 				}

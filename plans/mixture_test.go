@@ -162,9 +162,7 @@ func TestNoDecisionByAMixture(t *testing.T) {
 		case 3:
 			err = book.SetOverride(context.Background(), tenant, special)
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, err)
 	}
 	for i := range 10_000 {
 		gatetest.NoError(t, book.Replace(sets[i%len(sets)]))

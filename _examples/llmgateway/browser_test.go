@@ -63,9 +63,7 @@ func openTab(t *testing.T, browser context.Context, r *replica) tab {
 
 func (p tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	if err := chromedp.Do(p.ctx, actions...); err != nil {
-		p.t.Fatal(err)
-	}
+	gatetest.NoError(p.t, chromedp.Do(p.ctx, actions...))
 }
 
 // start starts a stream by the form.
@@ -79,9 +77,7 @@ func (p tab) start(user, api string) {
 func (p tab) text(selector string) string {
 	p.t.Helper()
 	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q)?.innerText ?? ''`, selector)))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	gatetest.NoError(p.t, err)
 	return text
 }
 
@@ -105,9 +101,7 @@ func (p tab) left(budget string) (n int) {
 	p.t.Helper()
 	n, err := chromedp.Run(p.ctx, chromedp.Evaluate[int](fmt.Sprintf(
 		`Number(document.querySelector("[data-key=acme] [data-budget=%s] [role=meter]")?.ariaValueNow ?? -1)`, budget)))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	gatetest.NoError(p.t, err)
 	return n
 }
 

@@ -275,9 +275,7 @@ func TestKilledReplicaFreesItsSlots(t *testing.T) {
 			t.Errorf("a slot is taken for %v more", h.Left)
 		}
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	gatetest.Worked(t, err)
 	for range waiters {
 		m.next(t).finish(1, 1)
 	}
@@ -498,8 +496,7 @@ func try(t *testing.T, method, url, body string, headers ...string) (*http.Respo
 // exchange is try for the goroutine of the test.
 func exchange(t *testing.T, method, url, body string, headers ...string) *http.Response {
 	t.Helper()
-	response := gatetest.Must(try(t, method, url, body, headers...))(t)
-	return response
+	return gatetest.Must(try(t, method, url, body, headers...))(t)
 }
 
 func post(t *testing.T, url, body string, headers ...string) *http.Response {
@@ -518,9 +515,7 @@ func (r *replica) queue(t *testing.T, key string) <-chan *http.Response {
 	answered := make(chan *http.Response, 1)
 	go func() {
 		response, err := try(t, http.MethodPost, r.api+"/v1/chat/completions", ask, "Authorization", "Bearer "+key)
-		if err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, err)
 		answered <- response
 	}()
 	return answered

@@ -613,9 +613,7 @@ func replay(t *testing.T, f llm.Format) http.HandlerFunc {
 	all := events(t, f)
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, err)
 		asked := strings.Contains(string(body), `"include_usage":true`)
 		w.Header().Set("Content-Type", contentType(f))
 		for _, event := range all {
@@ -632,9 +630,7 @@ func named(t *testing.T, f llm.Format) http.HandlerFunc {
 	names, all := regexp.MustCompile(`"model(Version)?":"[^"]*"`), strings.Join(events(t, f), "")
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, err)
 		w.Header().Set("Content-Type", contentType(f))
 		name := names.FindString(string(body))
 		if f == llm.FormatGemini {
@@ -788,10 +784,7 @@ func (g *gateway) exhaust(r *http.Request, limit int64) {
 func (g *gateway) left() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	d, err := g.gate.Peek(context.Background(), g.charge(g.last, 0))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	d := gatetest.Must(g.gate.Peek(context.Background(), g.charge(g.last, 0)))(g.t)
 	return d.At(0).Remaining
 }
 
@@ -808,9 +801,7 @@ func (g *gateway) reserve(r *http.Request, units int64) *core.Reservation {
 func (g *gateway) charge(r *http.Request, cost int64) core.Charge {
 	format, _ := llm.FormatOf(r)
 	all, err := g.meter.Guard(format).Charges(r)
-	if err != nil {
-		g.t.Error(err)
-	}
+	gatetest.Worked(g.t, err)
 	for _, c := range all {
 		if c.Policy == g.budget {
 			c.Cost = cost

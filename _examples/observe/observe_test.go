@@ -171,9 +171,7 @@ func TestPageShowsTenantsAndSlots(t *testing.T) {
 			response := gatetest.Must(http.Get(e.operators.URL + path))(t)
 			body, err := io.ReadAll(response.Body)
 			response.Body.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, err)
 			missing := ""
 			for _, want := range wants {
 				if !strings.Contains(string(body), want) {

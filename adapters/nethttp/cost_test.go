@@ -72,9 +72,7 @@ func TestCostReadsTheBody(t *testing.T) {
 			read := ""
 			h := priced(t, nethttp.Rule{CostBody: c.most, Cost: func(r *http.Request) int64 {
 				b, err := io.ReadAll(r.Body)
-				if err != nil {
-					t.Error(err)
-				}
+				gatetest.Worked(t, err)
 				read = string(b)
 				return 7
 			}}, func(cfg *nethttp.Config) {

@@ -294,9 +294,7 @@ func TestConcurrencyInOneLine(t *testing.T) {
 				if c.maxWait == 0 {
 					guard, err = nethttp.Concurrency(gate, "streams", 1, tenantOf)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				gatetest.NoError(t, err)
 				h := guard.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					if r.Pattern == "/slow" {
 						time.Sleep(time.Second) // in the bubble's clock
@@ -318,7 +316,7 @@ func TestConcurrencyInOneLine(t *testing.T) {
 // Quotas makes a rule of each limit of the plans and a cap of each cap, by routes.
 func TestQuotasOfPlans(t *testing.T) {
 	t.Parallel()
-	set, err := plans.ParseSet([]byte(`
+	set := gatetest.Must(plans.ParseSet([]byte(`
 default: free
 plans:
   free:
@@ -326,10 +324,7 @@ plans:
     caps: {streams: 1}
   pro: {limits: {month: unlimited, reports: deny}, caps: {streams: 2}}
 routes: {reports: [/reports]}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
+`)))(t)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		gate := gatetest.Redis(t, s.Client(t), core.Config{Prefix: s.Prefix})
 		book := core.Must(plans.New(plans.Config{Set: set, Resolve: func(_ context.Context, tenant string) (string, error) {

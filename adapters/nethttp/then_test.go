@@ -313,9 +313,7 @@ plans:
 			}))(t)
 			t.Cleanup(book.Close)
 			override := plans.Override{Limits: map[string]core.Algorithm{"month": limit}}
-			if err := book.SetOverride(t.Context(), "acme", override); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, book.SetOverride(t.Context(), "acme", override))
 			h := gatetest.Must(nethttp.Quotas(gate, book, tenantOf))(t).Handler(http.HandlerFunc(ok))
 			for range 5 { // 1, an overage of 2, and two refusals
 				askAs(h, "acme", "/")

@@ -140,9 +140,7 @@ func TestSimulateFromStandardInput(t *testing.T) {
 func TestSimulateDrawsProgress(t *testing.T) {
 	t.Parallel()
 	terminal, tty, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, err)
 	defer func() { _ = terminal.Close() }()
 	cmd := process(t.Context(), "simulate", "-", "--plan", write(t, "plans.yaml", simulatedPlans))
 	cmd.Stdout, cmd.Stderr = tty, tty

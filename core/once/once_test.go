@@ -29,8 +29,7 @@ func newOnce(t testing.TB, g *core.Gate, cfg once.Config) *once.Once {
 	if cfg.Window == 0 {
 		cfg.Window = time.Hour
 	}
-	o := gatetest.Must(once.New(g, cfg))(t)
-	return o
+	return gatetest.Must(once.New(g, cfg))(t)
 }
 
 // eachGate runs f on a Gate in memory, with its clock, and on one on every Redis, without one.
@@ -358,33 +357,21 @@ func TestOnceKeepsAnswers(t *testing.T) {
 		}
 		begin := func() *once.Attempt {
 			t.Helper()
-			a, err := o.Begin(ctx, key, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return a
+			return gatetest.Must(o.Begin(ctx, key, 0))(t)
 		}
 		expect("")
-		if err := begin().Fail(ctx); err != nil {
-			t.Error(err)
-		}
+		worked(t, begin().Fail(ctx))
 		expect("")
 		first := "a\x00\xff\r\n" + strings.Repeat("b", 100_000)
-		if err := begin().SucceedWith(ctx, []byte(first)); err != nil {
-			t.Error(err)
-		}
+		worked(t, begin().SucceedWith(ctx, []byte(first)))
 		expect(first)
 		if _, err := o.Begin(ctx, key, 0); !errors.Is(err, once.ErrDone) {
 			t.Error(err)
 		}
-		if err := o.Forget(ctx, key); err != nil {
-			t.Error(err)
-		}
+		worked(t, o.Forget(ctx, key))
 		expect("")
 		if strings.HasSuffix(t.Name(), "/memory") { // others go by the server's clock
-			if err := begin().SucceedWith(ctx, []byte("second")); err != nil {
-				t.Error(err)
-			}
+			worked(t, begin().SucceedWith(ctx, []byte("second")))
 			expect("second")
 			clock.Advance(time.Hour)
 			expect("")

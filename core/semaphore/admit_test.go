@@ -47,9 +47,7 @@ func awaitQueue(t *testing.T, s *semaphore.Semaphore, key core.Key, want int) {
 	t.Helper()
 	for {
 		_, waiting, err := s.Holders(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if waiting == want {
 			return
 		}
@@ -144,9 +142,7 @@ func TestAdmittedChargesCanBeSettled(t *testing.T) {
 		c.Cost = 50
 		for _, maxWait := range []time.Duration{0, semaphore.Forever} {
 			l, _, err := s.Admit(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: maxWait}, c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			checkUsed(t, g, 50, c)
 			l = l.Detach()
 			noError(t, l.Reservation().Settle(t.Context(), 7))
@@ -242,9 +238,7 @@ func TestAdmissionTakesOneScript(t *testing.T) {
 		ask := semaphore.Request{Caps: []semaphore.Cap{level}}
 		release(t, func() *semaphore.Lease { // loads the scripts
 			l, _, err := sem.Admit(t.Context(), ask, charges...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			return l
 		}())
 		before := s.Calls(t, "evalsha", "eval")

@@ -110,9 +110,7 @@ func TestGrantAfterCloseIsLost(t *testing.T) {
 	granted := make(chan *semaphore.Lease)
 	go func() {
 		l, err := sem.Acquire(context.Background(), semaphore.Request{Caps: []semaphore.Cap{level}})
-		if err != nil {
-			t.Error(err)
-		}
+		worked(t, err)
 		granted <- l
 	}()
 	<-ran
@@ -127,9 +125,7 @@ func TestGrantAfterCloseIsLost(t *testing.T) {
 		t.Errorf("cause %v", cause)
 	}
 	next, err := newSemaphore(t, warm, semaphore.Config{}).Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: longTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	release(t, next, l)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -48,11 +49,7 @@ func TestNamedHolderIsReplaced(t *testing.T) {
 				}
 				take := func(key core.Key, weight int64) *semaphore.Lease {
 					t.Helper()
-					l, err := ask(worker, key, weight, 0)
-					if err != nil {
-						t.Fatal(err)
-					}
-					return l
+					return gatetest.Must(ask(worker, key, weight, 0))(t)
 				}
 				first, elsewhere := take(a, 2), take(b, 2)
 				if first.ID() != worker {
@@ -61,9 +58,7 @@ func TestNamedHolderIsReplaced(t *testing.T) {
 				other := make(chan *semaphore.Lease, 1)
 				go func() {
 					l, err := ask("worker 2", a, 2, time.Hour)
-					if err != nil {
-						t.Error(err)
-					}
+					worked(t, err)
 					other <- l
 				}()
 				eventually(t, "worker 2 waits", func() bool {
@@ -133,9 +128,7 @@ func TestMutexUnlocksByID(t *testing.T) {
 		m := core.Must(semaphore.NewMutex(g, semaphore.MutexConfig{Name: "jobs"}))
 		key, other := newKey(t, "jobs", "1"), newKey(t, "jobs", "2")
 		l, err := m.LockAs(t.Context(), key, "job 7")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for id, at := range map[string]core.Key{"job 7": other, "job 8": key, "": key} {
 			if unlocked, err := m.Unlock(t.Context(), at, id); err != nil || unlocked {
 				t.Errorf("%q at %v: %v, %v", id, at, unlocked, err)
@@ -144,10 +137,7 @@ func TestMutexUnlocksByID(t *testing.T) {
 		if unlocked, err := m.Unlock(t.Context(), key, "job 7"); err != nil || !unlocked {
 			t.Errorf("%v, %v", unlocked, err)
 		}
-		next, err := m.TryLock(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := gatetest.Must(m.TryLock(t.Context(), key))(t)
 		wantLost(t, l, next)
 		if again, err := m.TryLockAs(t.Context(), key, "job 7"); !errors.Is(err, semaphore.ErrFull) {
 			t.Errorf("%v, %v", again, err)
@@ -198,9 +188,7 @@ func TestNamedHoldersAreBackAfterKill(t *testing.T) {
 	read(lines)
 	kill()
 	gate, take := named(t, s.Addr, s.Prefix)
-	if err := gate.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, gate.Ping(t.Context()))
 	if l, err := take(namedHolders); err != nil || l.Release(t.Context()) != nil { // loads the scripts
 		t.Log(err)
 	}
@@ -231,10 +219,7 @@ func TestNamedWorker(t *testing.T) {
 	}
 	_, take := named(t, addr, prefix)
 	for i := range namedHolders {
-		l, err := take(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := gatetest.Must(take(i))(t)
 		fmt.Println("token", i, l.Token())
 	}
 	select {}

@@ -135,9 +135,7 @@ func checkDrained(t *testing.T, client *redis.Client, limit int) {
 	level := semaphore.Cap{Key: newKey(t, "storm"), Limit: int64(limit)}
 	for giveUp := time.Now().Add(longTimeout); ; {
 		holders, waiting, err := sem.Holders(t.Context(), level.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if len(holders)+waiting == 0 {
 			break
 		}
@@ -235,10 +233,7 @@ type worker struct {
 }
 
 func (w *worker) spawn() {
-	self, err := os.Executable()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	self := gatetest.Must(os.Executable())(w.t)
 	cmd := exec.Command(self, "-test.run=^TestStormProcess$")
 	// With the race detector a process waits for a second before it exits.
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", stormAddrEnv+"="+w.addr)

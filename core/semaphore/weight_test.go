@@ -55,9 +55,7 @@ func TestHeavyCallerGetsItsTurn(t *testing.T) {
 			<-began
 		}
 		heavy, err := s.Acquire(ctx, semaphore.Request{Caps: caps("heavy", 4), MaxWait: semaphore.Forever})
-		if err != nil {
-			t.Error(err)
-		}
+		worked(t, err)
 		if n := running.Load(); err == nil && n > 0 {
 			t.Errorf("%d users run beside the heavy caller", n)
 		}
@@ -77,13 +75,10 @@ func TestSlotsFollowShares(t *testing.T) {
 		s := newSemaphore(t, g, semaphore.Config{TTL: time.Minute, MaxWaiters: 1000})
 		acme := newKey(t, "acme")
 		enqueue := func(user string, share, floor int64) (id string) {
-			id, err := s.Enqueue(t.Context(), semaphore.Request{Caps: []semaphore.Cap{
+			id = gatetest.Must(s.Enqueue(t.Context(), semaphore.Request{Caps: []semaphore.Cap{
 				{Key: acme, Limit: 1},
 				{Key: newKey(t, "acme", user), Limit: 1, Share: share, Floor: floor},
-			}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}}))(t)
 			return id
 		}
 		leave := func(id string) {

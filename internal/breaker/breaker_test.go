@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 var errDown = errors.New("still down")
@@ -118,9 +119,7 @@ func TestProbingEnds(t *testing.T) {
 		stopped.Doubt()
 		time.Sleep(breaker.Pause / 2)
 		tasks.Stop()
-		if err := tasks.Wait(t.Context()); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, tasks.Wait(t.Context()))
 		if tasks.Sleep(time.Hour) {
 			t.Error("a stopped task slept")
 		}
@@ -157,9 +156,7 @@ func TestProbesOneAtATime(t *testing.T) {
 func TestTasksWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := new(breaker.Tasks)
-		if err := tasks.Wait(t.Context()); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, tasks.Wait(t.Context()))
 		hold := make(chan struct{})
 		tasks.Go(func() { <-hold })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/flight"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 var (
@@ -46,9 +47,7 @@ func (r *rig) await(t *testing.T, c *flight.Call) error {
 
 func (r *rig) end(t *testing.T) {
 	r.Close()
-	if err := r.tasks.Wait(t.Context()); err != nil {
-		t.Error(err)
-	}
+	gatetest.Worked(t, r.tasks.Wait(t.Context()))
 }
 
 func hang(ctx context.Context) error {
@@ -82,9 +81,7 @@ func TestFailureCountsForAWhile(t *testing.T) {
 				}
 				time.Sleep(test.again)
 				synctest.Wait()
-				if err := call(quick); err != nil {
-					t.Error(err)
-				}
+				gatetest.Worked(t, call(quick))
 			})
 		})
 	}
@@ -145,8 +142,6 @@ func TestCallerLeaves(t *testing.T) {
 			t.Error(err)
 		}
 		close(done)
-		if err := r.await(t, c); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, r.await(t, c))
 	})
 }

@@ -240,13 +240,10 @@ func recipes(t *testing.T) (all string) {
 // names.
 func TestArchitectureNamesFiles(t *testing.T) {
 	var files []string
-	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+	gatetest.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
 		files = append(files, "/"+filepath.ToSlash(path))
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	page := read(t, filepath.Join("docs", "architecture.md")) + read(t, filepath.Join("docs", "reference", "ways.md"))
 	named := regexp.MustCompile("`([\\w./]+\\.(?:go|lua))`").FindAllStringSubmatch(page, -1)
 	for _, m := range named {

@@ -85,9 +85,7 @@ func TestReadmeProgramsPassTheirTest(t *testing.T) {
 	write := func(folder string, files map[string]string) (sources []string) {
 		for name, text := range files {
 			path := filepath.Join(folder, name)
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 			if filepath.Ext(name) == ".go" {
 				sources = append(sources, path)
 			}
@@ -115,13 +113,8 @@ func start(t *testing.T, program string, env ...string) *bufio.Reader {
 	cmd.Dir = filepath.Join("_examples", strings.TrimSuffix(filepath.Base(program), ".exe"))
 	cmd.Env = append(append(os.Environ(), "ADDR=127.0.0.1:0", "REDIS_URL=", "GIN_MODE=release"), env...)
 	cmd.Stderr = t.Output()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := gatetest.Must(cmd.StdoutPipe())(t)
+	gatetest.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -132,10 +125,7 @@ func start(t *testing.T, program string, env ...string) *bufio.Reader {
 // serve runs a program and returns the URL in its first line.
 func serve(t *testing.T, program string, env ...string) string {
 	t.Helper()
-	line, err := start(t, program, env...).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := gatetest.Must(start(t, program, env...).ReadString('\n'))(t)
 	url := regexp.MustCompile(`http://[0-9.:]+[0-9]`).FindString(line)
 	if url == "" {
 		t.Fatalf("no URL in %q", line)
@@ -151,9 +141,7 @@ func try(t *testing.T, printed *bufio.Reader) (outputs []string) {
 	}
 	for {
 		line, err := printed.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, err)
 		if strings.HasPrefix(line, "  ") {
 			out, err := exec.Command("sh", "-c", line).Output()
 			if err != nil {
@@ -182,18 +170,12 @@ func testWebhooks(t *testing.T, program string) {
 
 func status(t *testing.T, url string, headers ...string) *http.Response {
 	t.Helper()
-	r, err := http.NewRequest(http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := gatetest.Must(http.NewRequest(http.MethodGet, url, nil))(t)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
 	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := gatetest.Must(http.DefaultClient.Do(r))(t)
 	response.Body.Close()
 	return response
 }
@@ -214,10 +196,7 @@ func testFramework(t *testing.T, program string) {
 		{"/public", "hello\n", 200},
 		{"/nope", "", 404},
 	} {
-		r, err := http.Get(url + want.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := gatetest.Must(http.Get(url + want.path))(t)
 		body, err := io.ReadAll(r.Body)
 		r.Body.Close()
 		if err != nil || r.StatusCode != want.status || want.body != "" && string(body) != want.body {
@@ -228,10 +207,7 @@ func testFramework(t *testing.T, program string) {
 		}
 	}
 	open := func(want int) io.Closer {
-		r, err := http.Get(url + "/t/acme/events")
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := gatetest.Must(http.Get(url + "/t/acme/events"))(t)
 		if line, _ := bufio.NewReader(r.Body).ReadString('\n'); r.StatusCode != want || want == 200 && line != "data: 1\n" {
 			t.Errorf("a stream: status %d, %q, want %d", r.StatusCode, line, want)
 		}
@@ -242,10 +218,7 @@ func testFramework(t *testing.T, program string) {
 	open(429).Close()
 	first.Close()
 	for { // the server sees the client leave a moment later
-		r, err := http.Get(url + "/t/acme/events")
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := gatetest.Must(http.Get(url + "/t/acme/events"))(t)
 		r.Body.Close()
 		if r.StatusCode == 200 {
 			break
@@ -289,10 +262,7 @@ func testOutbound(t *testing.T, program string) {
 			for range 3 {
 				cmd := exec.Command(program, args...)
 				cmd.Stderr = t.Output()
-				out, err := cmd.Output()
-				if err != nil {
-					t.Fatal(err)
-				}
+				out := gatetest.Must(cmd.Output())(t)
 				t.Logf("%s", out)
 				lines := strings.Split(strings.TrimSpace(string(out)), "\n")[1:]
 				if len(lines) != 5 {

@@ -19,17 +19,14 @@ import (
 func luaFiles(t *testing.T) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
-	err := filepath.WalkDir("lua", func(path string, d fs.DirEntry, err error) error {
+	gatetest.NoError(t, filepath.WalkDir("lua", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		text, err := os.ReadFile(path)
 		files[path] = string(text)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if len(files) < 4 {
 		t.Fatalf("only %d files", len(files))
 	}
@@ -174,8 +171,7 @@ func TestScriptsFollowTheirContract(t *testing.T) {
 					if name == injectedDecide {
 						args = append(args, now)
 					}
-					reply := gatetest.Must(client.EvalSha(ctx, sha, []string{key, other}, args...).Int64Slice())(t)
-					return reply
+					return gatetest.Must(client.EvalSha(ctx, sha, []string{key, other}, args...).Int64Slice())(t)
 				}
 				first := run("decide", 1, 2, 1, 1, 5, 40_000_000, 0, 2, 13, 10_000_000, 1)
 				if len(first) != 7 || first[0] != 0 || first[1] != 0 || first[3] < now || first[6] < now {

@@ -75,9 +75,7 @@ func TestGiveLeavesWhatIsHeld(t *testing.T) {
 				key := newKey(t, fmt.Sprintf("%T%v", a, inspect.IsQuota(a)))
 				i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{p}})
 				r, _, err := g.Charge(t.Context(), core.Charge{Policy: p, Key: key, Cost: 60})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				decide(t, g, core.Charge{Policy: p, Key: key, Cost: 30})
 				if given, err := i.Give(t.Context(), p, key, 80, "a"); given != 30 || err != nil {
 					t.Error(given, err)
@@ -248,13 +246,10 @@ func TestOneNameOfSeveralPolicies(t *testing.T) {
 			decide(t, two, core.Charge{Policy: limited(t, name, pro), Key: key})
 		}
 		// No customer with a limit of its own has come yet.
-		_, err := nethttp.NewGuard(nethttp.Config{
+		gatetest.Must(nethttp.NewGuard(nethttp.Config{
 			Gate: two, Plan: func(*http.Request) (core.Plan, error) { return nil, nil },
 			Rules: []nethttp.Rule{{Policy: limited(t, "guarded", free), Key: keyfunc.RemoteIP()}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		decide(t, two, core.Charge{Policy: limited(t, "last", free), Key: key})
 		got := statedBy(t, page, "last")
 		for name, varies := range map[string]bool{

@@ -61,17 +61,13 @@ func TestRights(t *testing.T) {
 	key := newKey(t, "acme", "bob")
 	for range 2 { // the slots of one holder lie in another form than those of several
 		l, err := streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: newKey(t, "acme"), Limit: 9}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		defer func() { _ = l.Release(t.Context()) }()
 	}
 	decide(t, g, core.Charge{Policy: quota, Key: key, Cost: 50})
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Error(err)
-		}
+		worked(t, err)
 	}
 	everything := func() {
 		t.Helper()

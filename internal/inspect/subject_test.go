@@ -40,12 +40,9 @@ func TestSubject(t *testing.T) {
 			return []semaphore.Cap{{Key: acme, Limit: 2}, {Key: k, Limit: 2}}
 		}
 		for n, k := range []core.Key{bob, ann} {
-			l, err := s.Acquire(t.Context(), semaphore.Request{
+			l := gatetest.Must(s.Acquire(t.Context(), semaphore.Request{
 				Caps: caps(k), Meta: map[string]string{"request": fmt.Sprint("/chat?a=b c", n)},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			defer func() { _ = l.Release(t.Context()) }()
 			c.Advance(step)
 		}
@@ -209,12 +206,9 @@ func TestNeverOpens(t *testing.T) {
 func TestSubjectHasPlanAndOverride(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		g := newGate(t, server)
-		set, err := plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{
+		set := gatetest.Must(plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{
 			"free": {Limits: map[string]core.Algorithm{"api": core.PerMinute(3)}},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))(t)
 		book := gatetest.Must(plans.New(plans.Config{Set: set, Client: server.Client(t), Prefix: server.Prefix}))(t)
 		defer book.Close()
 		api := limited(t, "api", core.PerMinute(100))
@@ -252,9 +246,7 @@ func newGate(t *testing.T, server *redistest.Server) *core.Gate {
 func TestNewTellsEveryFault(t *testing.T) {
 	g := gatetest.Must(core.NewMemory(core.Config{}))(t)
 	other, err := core.NewMemory(core.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	api := limited(t, "api", core.PerMinute(1))
 	_, err = inspect.New(inspect.Config{
 		Policies:   []*core.Policy{nil, api, limited(t, "api", core.PerHour(1))},
@@ -319,12 +311,9 @@ func TestLimitThatAnswers(t *testing.T) {
 func TestVerdictHeedsRaisesThatEnd(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		key := newKey(t, "k")
-		budget, err := core.NewPolicy(core.PolicyConfig{
+		budget := gatetest.Must(core.NewPolicy(core.PolicyConfig{
 			Name: "budget", Raisable: true, Algorithm: core.TokenBucket{Burst: 1},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		hour := limited(t, "hour", core.PerHour(1))
 		i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{budget, hour}})
 		gatetest.Must(i.Raise(t.Context(), budget, key, 1, c.Now().Add(30*time.Minute), "top-up"))(t)

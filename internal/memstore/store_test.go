@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/memstore"
 )
@@ -13,14 +14,10 @@ func TestLeasesForgetIdleScopes(t *testing.T) {
 	var told []string
 	l := memstore.NewLeases(func() int64 { return now }, func(m string) { told = append(told, m) })
 	ask := func(id string, waiters int64) lease.Grant {
-		g, err := l.Acquire(t.Context(), "scope", lease.Request{
+		return gatetest.Must(l.Acquire(t.Context(), "scope", lease.Request{
 			ID: id, Channel: "c", Lease: int64(time.Second / time.Microsecond), Patience: 1_000_000, Waiters: waiters,
 			Metadata: "-", Levels: []lease.Level{{Node: "{k}", Limit: 1, Weight: 1}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return g
+		}))(t)
 	}
 	if g := ask("a", 0); g.Status != lease.Held {
 		t.Fatalf("%+v", g)
@@ -31,9 +28,7 @@ func TestLeasesForgetIdleScopes(t *testing.T) {
 	if _, err := l.Release(t.Context(), "scope", []string{"a"}); err != nil || len(told) != 1 {
 		t.Fatalf("the waiter was told %q: %v", told, err)
 	}
-	if _, err := l.Release(t.Context(), "scope", []string{"b"}); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(l.Release(t.Context(), "scope", []string{"b"}))(t)
 	if _, entries, err := l.List(t.Context(), "scope"); err != nil || len(entries) != 0 {
 		t.Errorf("entries %v: %v", entries, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/internal/bloom"
 	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redisstore"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
@@ -96,9 +97,7 @@ func TestArgumentsOfBulkOperationsAreBounded(t *testing.T) {
 				var callers sync.WaitGroup
 				for i := range 60 {
 					callers.Go(func() {
-						if err := test.send(s, i); err != nil {
-							t.Error(err)
-						}
+						gatetest.Worked(t, test.send(s, i))
 					})
 				}
 				synctest.Wait()

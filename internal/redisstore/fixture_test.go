@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/redisstore"
 	"github.com/headgate/headgate/internal/request"
@@ -18,11 +19,7 @@ import (
 
 func tokenBucket(t *testing.T) algorithm.Limit {
 	t.Helper()
-	limit, err := algorithm.NewTokenBucket(1, time.Second, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limit
+	return gatetest.Must(algorithm.NewTokenBucket(1, time.Second, 1))(t)
 }
 
 func requests(t *testing.T, key string) []request.Request {
@@ -62,9 +59,7 @@ func newTestStore(t *testing.T, answer answering) *redisstore.Store {
 	tasks := new(breaker.Tasks)
 	t.Cleanup(func() {
 		tasks.Stop()
-		if err := tasks.Wait(context.Background()); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, tasks.Wait(context.Background()))
 		client.Close()
 	})
 	client.AddHook(answer)
@@ -117,7 +112,5 @@ func answerLease(cmd redis.Cmder) { setReply(cmd, []int64{1}) }
 // warm makes a server known to be quick: it answers the release of a slot with one number.
 func warm(t *testing.T, s *redisstore.Store) {
 	t.Helper()
-	if _, err := redisstore.NewLeases(s).Release(t.Context(), "{warm}:s", []string{"id"}); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(redisstore.NewLeases(s).Release(t.Context(), "{warm}:s", []string{"id"}))(t)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/redisstore"
 	"github.com/headgate/headgate/internal/redisstore/trips"
@@ -129,9 +130,7 @@ func TestThirdRoundTripIsForLeases(t *testing.T) {
 			return nil
 		})
 		decide := func(key string) {
-			if err := s.Decide(t.Context(), requests(t, key)); err != nil {
-				t.Error(err)
-			}
+			gatetest.Worked(t, s.Decide(t.Context(), requests(t, key)))
 		}
 		sends := func(want int) (next chan []int64) {
 			t.Helper()
@@ -233,9 +232,7 @@ func TestBatchOfRefundsIsBounded(t *testing.T) {
 			}
 			callers.Go(func() {
 				give := []request.Request{{Op: algorithm.Give, Charges: charges}}
-				if err := s.Decide(t.Context(), give); err != nil {
-					t.Error(err)
-				}
+				gatetest.Worked(t, s.Decide(t.Context(), give))
 			})
 		}
 		synctest.Wait()

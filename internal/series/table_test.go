@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // Many goroutines make the same values: each key has one, and all see it.
@@ -45,10 +47,7 @@ func TestTable(t *testing.T) {
 }
 
 func TestAllHasEverySeries(t *testing.T) {
-	source, err := os.ReadFile("series.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := gatetest.Must(os.ReadFile("series.go"))(t)
 	if n := strings.Count(string(source), "= &Series{"); n != len(All()) {
 		t.Errorf("All has %d series of %d", len(All()), n)
 	}

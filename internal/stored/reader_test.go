@@ -166,9 +166,7 @@ func TestHoldsAndAdjustments(t *testing.T) {
 	})
 	burst := gatetest.Policy(t, core.PolicyConfig{Name: "burst", Hold: time.Minute, Algorithm: core.PerHour(100)})
 	one, _, err := gate.Reserve(t.Context(), 0, core.Charge{Policy: tokens, Key: key, Cost: 30}, core.Charge{Policy: burst, Key: key, Cost: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, err)
 	defer func() { _ = one.Cancel(context.Background()) }()
 	gatetest.Must(gate.Adjust(t.Context(), core.Adjustment{
 		ID: "invoice-7", Policy: tokens, Key: key, Raise: 500, Until: time.Now().Add(time.Hour),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/memstore"
 	"github.com/headgate/headgate/internal/request"
 	"github.com/headgate/headgate/internal/threshold"
@@ -72,9 +73,7 @@ func (p *process) spot(used, limit int64, span algorithm.Span) {
 // check waits until the process has nothing to do, and wants it to have told those thresholds.
 func (p *process) check(t *testing.T, want ...int) {
 	t.Helper()
-	if err := p.tasks.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, p.tasks.Wait(t.Context()))
 	if !slices.Equal(p.told, want) {
 		t.Errorf("told %v, want %v", p.told, want)
 	}

@@ -10,14 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/watch"
 )
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // written returns a File with a content that was taken.
@@ -77,17 +76,11 @@ func TestSameFileIsNotRead(t *testing.T) {
 				path += ".new"
 			}
 			write(t, path, text)
-			if err := os.Chtimes(path, then, then); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Rename(path, f.Path); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, os.Chtimes(path, then, then))
+			gatetest.NoError(t, os.Rename(path, f.Path))
 		}
 		set("one")
-		if _, err := f.Read(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(f.Read(t.Context()))(t)
 		set("two")
 		stands(t, f, "")
 		stands(t, f, c.want)
@@ -108,24 +101,18 @@ func TestLongFileIsCut(t *testing.T) {
 // What cannot be read is an error, and the content that was taken stays taken.
 func TestUnreadableFile(t *testing.T) {
 	f := written(t, "one")
-	if err := os.Remove(f.Path); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.Remove(f.Path))
 	for range 2 {
 		if _, _, err := f.Stands(t.Context()); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("removed: %v", err)
 		}
 	}
-	if err := os.Mkdir(f.Path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.Mkdir(f.Path, 0o700))
 	want := fmt.Sprintf("read %s: is a directory", f.Path)
 	if _, err := f.Read(t.Context()); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
-	if err := os.Remove(f.Path); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.Remove(f.Path))
 	write(t, f.Path, "one")
 	stands(t, f, "")
 	stands(t, f, "")

@@ -23,9 +23,7 @@ func looks() int {
 // asked, and the File goes on when the file system answers again.
 func TestLookHangs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte("one"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, os.WriteFile(path, []byte("one"), 0o600))
 	f := watch.File{Path: path, Max: 10}
 	if text, err := f.Read(t.Context()); err != nil || string(text) != "one" {
 		t.Fatalf("%q, %v", text, err)

@@ -131,9 +131,7 @@ func TestSpans(t *testing.T) {
 	for range 2 { // the second one is for later
 		charge := core.Charge{Policy: limiter, Key: key}
 		_, d, err := g.Reserve(t.Context(), core.Never, charge)
-		if err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, err)
 		delayed = &core.DecisionEvent{
 			Op: core.OpReserve, Decision: d, Charges: []core.Charge{charge}, Took: 2 * time.Millisecond,
 		}

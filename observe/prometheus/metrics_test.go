@@ -78,9 +78,7 @@ headgate_requests_total{policy="api",result="allowed",source="memory",tenant="ac
 headgate_requests_total{policy="api",result="denied",source="memory",tenant="acme"} 3
 `
 	err := testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_circuit_open", "headgate_requests_total")
-	if err != nil {
-		t.Error(err)
-	}
+	gatetest.Worked(t, err)
 	m.Observe(t.Context(), &core.DecisionEvent{Op: core.OpPeek, Took: time.Second})
 	slow := slices.DeleteFunc(gather(t, registry)["headgate_decision_duration_seconds"], func(m *dto.Metric) bool {
 		return m.GetLabel()[0].GetValue() != "peek" // a decision above may have been slow too

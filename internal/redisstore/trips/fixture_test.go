@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 )
 
@@ -120,9 +121,7 @@ func newServersOver(
 	tasks := new(breaker.Tasks)
 	t.Cleanup(func() {
 		tasks.Stop()
-		if err := tasks.Wait(context.Background()); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, tasks.Wait(context.Background()))
 		client.Close()
 	})
 	cfg.Client, cfg.Timeout, cfg.Tasks = client, timeout, tasks

@@ -18,6 +18,7 @@ import (
 
 	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 )
 
@@ -96,9 +97,7 @@ func past(
 	var callers sync.WaitGroup
 	for range 2 {
 		callers.Go(func() {
-			if err := s.Do(t.Context(), &newLetter("h", "held").Call); err != nil {
-				t.Error(err)
-			}
+			gatetest.Worked(t, s.Do(t.Context(), &newLetter("h", "held").Call))
 		})
 		synctest.Wait()
 	}
@@ -141,9 +140,7 @@ func TestDoAllWaitsForNoOtherCall(t *testing.T) {
 			if took := time.Since(began); took > timeout/4 || fmt.Sprint(sent) != want {
 				t.Errorf("sent %v after %v, want %s", sent, took, want)
 			}
-			if err := errors.Join(errs...); err != nil {
-				t.Error(err)
-			}
+			gatetest.Worked(t, errors.Join(errs...))
 		})
 	}
 }
@@ -267,9 +264,7 @@ func TestLoneCallEndsInAProcessThatLags(t *testing.T) {
 					answer(cmds[0])
 					return nil
 				}, false)
-				if err := s.Do(t.Context(), &newLetter("a", "first").Call); err != nil {
-					t.Fatal(err)
-				}
+				gatetest.NoError(t, s.Do(t.Context(), &newLetter("a", "first").Call))
 				s.Lag()
 				ctx, cancel := c.context(t.Context())
 				defer cancel()
@@ -333,7 +328,5 @@ func TestReplacedServerIsNotWatched(t *testing.T) {
 	caller.Wait()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := tasks.Wait(ctx); err != nil {
-		t.Error(err)
-	}
+	gatetest.Worked(t, tasks.Wait(ctx))
 }

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/llm/internal/jsonscan"
 )
 
@@ -208,10 +209,7 @@ func TestScannerReadsManyDocuments(t *testing.T) {
 func TestScannerTellsPieces(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		text := rapid.String().Draw(r, "text")
-		doc, err := json.Marshal(map[string]string{text: text})
-		if err != nil {
-			r.Fatal(err)
-		}
+		doc := gatetest.Must(json.Marshal(map[string]string{text: text}))(r)
 		var got []byte
 		s := jsonscan.New(everything(), new(recorder))
 		s.Pieces(func(_ *jsonscan.Node, p []byte) { got = append(got, p...) })

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/llm/internal/pricefile"
 )
 
@@ -18,10 +19,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(files, err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		text := gatetest.Must(os.ReadFile(file))(f)
 		f.Add(text)
 	}
 	for _, text := range []string{

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/llm/internal/wire"
 )
 
@@ -123,9 +124,7 @@ func TestPromptTokens(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			plain, err := json.Marshal(c.text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, err)
 			var escaped strings.Builder
 			for _, r := range string(plain) {
 				if r < 0x80 {
@@ -254,9 +253,7 @@ func samples(t testing.TB) []sample {
 	for _, dir := range dirs {
 		s := sample{name: filepath.Base(dir), header: make(http.Header)}
 		var q struct{ Method, Path string }
-		if err := json.Unmarshal(readFile(t, dir, "request.json"), &q); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.NoError(t, json.Unmarshal(readFile(t, dir, "request.json"), &q))
 		s.format = wire.FormatOf(httptest.NewRequest(q.Method, q.Path, nil), wire.Formats)
 		if s.format == nil {
 			continue
@@ -278,11 +275,7 @@ func readFile(t testing.TB, dir, name string) []byte {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%s has no %s, %v", dir, name, err)
 	}
-	b, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return gatetest.Must(os.ReadFile(files[0]))(t)
 }
 
 // A response that is cut at any byte counts no less than what it has stated and shown before.

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/llm/internal/wire"
 )
 
@@ -57,9 +58,7 @@ func TestHideHoldsBackOneEvent(t *testing.T) {
 		{": ", ""},
 	} {
 		out.Reset()
-		if _, err := tap.Write([]byte(c.write), false, take); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(tap.Write([]byte(c.write), false, take))(t)
 		if out.String() != c.want {
 			t.Errorf("after %q: %q, want %q", c.write, out.String(), c.want)
 		}
@@ -127,9 +126,7 @@ func TestOnlyTheUsageChunkIsHidden(t *testing.T) {
 
 func TestLongEventIsNotBetween(t *testing.T) {
 	tap := stream(true)
-	if _, err := tap.Write([]byte("data: "+strings.Repeat("x", wire.MaxHeld)), false, nil); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(tap.Write([]byte("data: "+strings.Repeat("x", wire.MaxHeld)), false, nil))(t)
 	if tap.Between() {
 		t.Error("between two events inside a long one")
 	}
@@ -148,9 +145,7 @@ func TestWriteReadsOnAfterAnError(t *testing.T) {
 		if got := tap.Response(); !got.Known || !got.Complete || got.Events != 2 {
 			t.Errorf("hide %v: %+v", hide, got)
 		}
-		if err := tap.Close(true, nil); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, tap.Close(true, nil))
 	}
 }
 
@@ -165,9 +160,7 @@ func TestSeenOutputCountsUnfinishedText(t *testing.T) {
 		{deltaEvent, 4}, {deltaEvent, 6}, {usageEvent, 6},
 		{`data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":40}}` + "\n\n", 40},
 	} {
-		if _, err := tap.Write([]byte(c.write), false, nil); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(tap.Write([]byte(c.write), false, nil))(t)
 		o := tap.Response()
 		if got := max(o.TextTokens(), o.Usage.Output); got != c.want {
 			t.Errorf("after %q: %d, want %d", c.write, got, c.want)
@@ -232,25 +225,15 @@ func TestFlushedGzipIsReadAtOnce(t *testing.T) {
 	w := gzip.NewWriter(&b)
 	tap := newTap(wire.OpenAIChat, "text/event-stream", "gzip", true)
 	for range 2 {
-		if _, err := w.Write([]byte(deltaEvent)); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(w.Write([]byte(deltaEvent)))(t)
+		gatetest.NoError(t, w.Flush())
 	}
-	if _, err := tap.Write(b.Bytes(), false, nil); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(tap.Write(b.Bytes(), false, nil))(t)
 	for tap.Response().Events < 2 { // the goroutine has the bytes, and nothing else holds it up
 		runtime.Gosched()
 	}
-	if err := tap.Close(true, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tap.Write(b.Bytes(), false, nil); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, tap.Close(true, nil))
+	gatetest.Must(tap.Write(b.Bytes(), false, nil))(t)
 }
 
 func TestTapMemoryIsBounded(t *testing.T) {
@@ -283,9 +266,7 @@ func TestTapMemoryIsBounded(t *testing.T) {
 			size := 0
 			out := func(p []byte) error { size += len(p); return nil }
 			write := func(p []byte) {
-				if _, err := tap.Write(p, false, out); err != nil {
-					t.Fatal(err)
-				}
+				gatetest.Must(tap.Write(p, false, out))(t)
 			}
 			write([]byte(c.begin))
 			before := allocated()
@@ -298,9 +279,7 @@ func TestTapMemoryIsBounded(t *testing.T) {
 			}
 			grown := allocated() - before
 			write([]byte(c.end))
-			if err := tap.Close(true, out); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.NoError(t, tap.Close(true, out))
 			// Append may grow what is held back in steps, and the sum of the steps is allocated.
 			most := uint64(64 << 10)
 			if c.hide {

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 	"pgregory.net/rapid"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/llm/internal/wire"
 )
 
@@ -90,13 +91,9 @@ func send(t rapid.TB, tap *wire.Tap, pieces [][]byte) []byte {
 		return nil
 	}
 	for _, p := range pieces {
-		if _, err := tap.Write(p, false, out); err != nil {
-			t.Fatal(err)
-		}
+		gatetest.Must(tap.Write(p, false, out))(t)
 	}
-	if err := tap.Close(true, out); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, tap.Close(true, out))
 	return b.Bytes()
 }
 
@@ -112,12 +109,8 @@ func gzipped(t rapid.TB, b []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	if _, err := w.Write(b); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(w.Write(b))(t)
+	gatetest.NoError(t, w.Close())
 	return out.Bytes()
 }
 
@@ -190,9 +183,7 @@ func frame(t testing.TB, event, payload string) []byte {
 	m.Headers.Set(":message-type", eventstream.StringValue("event"))
 	m.Payload = []byte(payload)
 	var b bytes.Buffer
-	if err := eventstream.NewEncoder().Encode(&b, m); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, eventstream.NewEncoder().Encode(&b, m))
 	return b.Bytes()
 }
 
@@ -263,9 +254,7 @@ func TestErrorEventOfEveryFormat(t *testing.T) {
 		for i, cut := range []int{0, 1, 5, len(part) - 1} {
 			tap := newTap(format, "", "", false)
 			whole := append(bytes.Clone(part), part...)
-			if _, err := tap.Write(whole[:len(part)+cut], false, nil); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(tap.Write(whole[:len(part)+cut], false, nil))(t)
 			if between := tap.Between(); between != (cut == 0) {
 				t.Errorf("%v, cut at %d: between is %v", format, cut, between)
 			}
@@ -274,9 +263,7 @@ func TestErrorEventOfEveryFormat(t *testing.T) {
 				t.Errorf("%v, cut at %d: the rest is %d bytes, %v, want %d", format, cut, n, err, len(rest))
 			}
 			message := []string{"No more.", "\r\n\n", "\xff\u2028</script>", strings.Repeat("x", 100_000)}[i]
-			if _, err := tap.Write(tap.ErrorEvent("rate_limit_exceeded", message), false, nil); err != nil {
-				t.Fatal(err)
-			}
+			gatetest.Must(tap.Write(tap.ErrorEvent("rate_limit_exceeded", message), false, nil))(t)
 			if o := tap.Response(); !o.Failed || o.Broken {
 				t.Errorf("%v: read back as %+v", format, o)
 			}

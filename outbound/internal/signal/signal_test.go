@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/provider"
 	"github.com/headgate/headgate/outbound/internal/signal"
 )
@@ -31,10 +32,7 @@ func header(lines ...string) http.Header {
 // A refusal that a server has sent says what it is, whom it concerns, how long to wait, and what is
 // left. outbound reads the same file through a Transport.
 func TestRecordedRefusals(t *testing.T) {
-	text, err := os.ReadFile("testdata/refusals.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := gatetest.Must(os.ReadFile("testdata/refusals.json"))(t)
 	var cases []struct {
 		Name, Source string
 		Status       int
@@ -47,9 +45,7 @@ func TestRecordedRefusals(t *testing.T) {
 		Wait         string
 		Left         []signal.Remaining
 	}
-	if err := json.Unmarshal(text, &cases); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, json.Unmarshal(text, &cases))
 	reasons := map[string]signal.Reason{"none": signal.None, "slow": signal.Slow, "loaded": signal.Loaded, "spent": signal.Spent}
 	scopes := map[string]signal.Scope{
 		"": signal.Model, "model": signal.Model, "account": signal.Account, "route": signal.Route, "request": signal.Request,

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 func read(t *testing.T, r io.Reader) (all []string, faults Faults) {
@@ -20,9 +22,7 @@ func read(t *testing.T, r io.Reader) (all []string, faults Faults) {
 		all = append(all, fmt.Sprintf("%s|%s|%s|%s|%s|%s|%d", at, e.Client, e.User, e.Host, e.Method, e.Path, e.Status))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gatetest.NoError(t, err)
 	return all, faults
 }
 
