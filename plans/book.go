@@ -105,7 +105,7 @@ func (b *Book) For(ctx context.Context, outermost string, inner ...string) (core
 		return nil, errNoName
 	}
 	set := b.Set()
-	var room [inlinePlans]core.Plan
+	var room [inlinePlans]*plan
 	chain, around, err := b.add(ctx, room[:0], set, outermost, set.standard, nil)
 	for _, tenant := range inner {
 		if tenant != "" && err == nil {
@@ -123,8 +123,8 @@ func (b *Book) For(ctx context.Context, outermost string, inner ...string) (core
 // has the other one, unless that is nil. A tenant without an anchor has that of the subscription around
 // it. add returns the one that holds, which may be nil.
 func (b *Book) add(
-	ctx context.Context, chain []core.Plan, set *Set, tenant string, otherwise *plan, around *subscription,
-) ([]core.Plan, *subscription, error) {
+	ctx context.Context, chain []*plan, set *Set, tenant string, otherwise *plan, around *subscription,
+) ([]*plan, *subscription, error) {
 	s, err := b.know(ctx, tenant)
 	if err != nil {
 		return nil, nil, err
@@ -143,7 +143,7 @@ func (b *Book) add(
 		chain = append(chain, own.begun(around))
 	}
 	if override != nil {
-		chain = append(chain, override.over(own).begun(around))
+		chain = append(chain, override.begun(around))
 	}
 	return chain, around, nil
 }

@@ -2,19 +2,19 @@ package plans
 
 import "github.com/headgate/headgate/core"
 
-// chain is a core.Plan of several: the first that names a policy or a cap decides on it. It is
-// immutable.
+// chain is a core.Plan of several, nearest first: the first that names a policy or a cap decides on it.
+// It is immutable.
 type chain struct {
-	plans  []core.Plan
-	inline [inlinePlans]core.Plan // memory of plans
+	plans  []*plan
+	inline [inlinePlans]*plan // memory of plans
 }
 
 // inlinePlans are for a tenant with an override, and for an organisation, a team and a user
 // without.
 const inlinePlans = 3
 
-// chained returns the first of some plans that decides, or a chain of them.
-func chained(plans []core.Plan) core.Plan {
+// chained returns the only one of some plans, or a chain of them.
+func chained(plans []*plan) core.Plan {
 	if len(plans) == 1 {
 		return plans[0]
 	}
@@ -24,11 +24,27 @@ func chained(plans []core.Plan) core.Plan {
 }
 
 // Algorithm returns the limit of the first plan that has one.
-func (c *chain) Algorithm(policy string) core.Algorithm {
-	for _, p := range c.plans {
-		if limit := p.Algorithm(policy); limit != nil {
+func (c *chain) Algorithm(policy string) core.Algorithm { return limitOf(c.plans, policy) }
+
+// limitOf returns the limit of the first plan that has one. A Calendar of an Override that has no anchor
+// begins its periods where that of the plans behind it does: an Override changes limits and not periods.
+func limitOf(plans []*plan, policy string) core.Algorithm {
+	for i, p := range plans {
+		limit := p.Algorithm(policy)
+		if limit == nil {
+			continue
+		}
+		own, ok := limit.(core.Calendar)
+		if !ok || p.name != "" || !own.Anchor.IsZero() {
 			return limit
 		}
+		behind, ok := limitOf(plans[i+1:], policy).(core.Calendar)
+		if !ok || behind.Every != own.Every || behind.Anchor.IsZero() {
+			return limit
+		}
+		own.Anchor = behind.Anchor
+		own.In = behind.In
+		return own
 	}
 	return nil
 }

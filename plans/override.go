@@ -22,7 +22,8 @@ type Override struct {
 	// Plan names another plan. Empty leaves the tenant the plan that it has.
 	Plan string
 	// Limits replace single limits of the plan, by the names of policies, and Caps single caps. A
-	// limit that cannot stand in a file, such as a core.Block, is an error.
+	// limit that cannot stand in a file, such as a core.Block, is an error. A Calendar without an
+	// Anchor begins its periods where that of the plan does.
 	Limits map[string]core.Algorithm
 	Caps   map[string]Cap
 	// Until ends the override, by Redis's clock. The zero time is never.

@@ -183,25 +183,3 @@ func reduced(every core.Period, anchor time.Time) time.Time {
 	}
 	return anchor
 }
-
-// over returns an override over the plan of its tenant. Its Calendars without an anchor begin with the
-// subscription where those of the plan do: an override changes limits and not periods.
-func (p *plan) over(own *plan) *plan {
-	if own == nil || len(own.subscribed) == 0 {
-		return p
-	}
-	subscribed := maps.Clone(p.subscribed)
-	for name, limit := range p.Limits {
-		c, ok := limit.(core.Calendar)
-		if same := own.subscribed[name]; ok && c.Anchor.IsZero() && c.Every == same.Every {
-			if subscribed == nil {
-				subscribed = make(map[string]core.Calendar)
-			}
-			subscribed[name] = c
-		}
-	}
-	if len(subscribed) == len(p.subscribed) {
-		return p
-	}
-	return &plan{Plan: p.Plan, subscribed: subscribed}
-}

@@ -252,6 +252,22 @@ func TestSubscription(t *testing.T) {
 				t.Errorf("%d before and %d afterwards", before, n)
 			}
 		},
+		"an override of a team keeps the periods of its organisation": func(t *testing.T, b *billing) {
+			b.set(t, "org", pro)
+			if n := b.spend(t, "org", "team"); n != 30 {
+				t.Errorf("the plan admits %d", n)
+			}
+			setOverride(t, b.book, "team", plans.Override{Limits: map[string]core.Algorithm{
+				"month": core.Calendar{Limit: 40, Every: core.PeriodMonth, In: time.UTC},
+			}})
+			before := b.spend(t, "org", "team")
+			b.clock.Set(day(2024, 3, 1))
+			within := b.spend(t, "org", "team")
+			b.clock.Set(renewal)
+			if n := b.spend(t, "org", "team"); before != 10 || within != 0 || n != 40 {
+				t.Errorf("it admits %d more, %d in March and %d in the next period", before, within, n)
+			}
+		},
 		"the last known subscription holds while the next is not known": func(t *testing.T, b *billing) {
 			b.set(t, "a", down)
 			want := b.decide(t, 1, "a")
@@ -269,6 +285,21 @@ func TestSubscription(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) { run(t, newBilling(t, day(2024, 2, 27))) })
+	}
+}
+
+// An override of a limit keeps the periods of a plan whose anchor stands in the file.
+func TestOverrideKeepsFileAnchor(t *testing.T) {
+	t.Parallel()
+	book := newBook(t, plans.Config{Set: parse(t, "{default: a, plans: {a: {limits: "+
+		"{month: {limit: 1, calendar: month, in: Europe/Berlin, anchor: 2026-01-31}}}}}")})
+	want := gatetest.Must(book.For(t.Context(), "acme"))(t).Algorithm("month").(core.Calendar)
+	want.Limit = 5
+	setOverride(t, book, "acme", plans.Override{Limits: map[string]core.Algorithm{
+		"month": core.Calendar{Limit: want.Limit, Every: core.PeriodMonth, In: time.UTC},
+	}})
+	if got := gatetest.Must(book.For(t.Context(), "acme"))(t).Algorithm("month"); got != want {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
