@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// entry is a model that has one, and what this process has learnt of it.
-type entry struct {
+// learnt is a model, and what this process has learnt of it.
+type learnt struct {
 	Model
 	lessons lessons
 }
 
 // catalog is the models that have an entry, and what is charged for those that have none.
 type catalog struct {
-	models map[string]*entry // of Config.Models
-	listed *priceList        // of Config.Prices, or nil
+	models map[string]*learnt // of Config.Models
+	listed *priceList         // of Config.Prices, or nil
 	// dearest is an upper bound: no bill costs more by any of the models. It is nil without models.
 	dearest *Model
 	factors map[string]int64 // the highest factor of each label, at least 1,000
@@ -24,7 +24,7 @@ type catalog struct {
 	priced  bool             // some model has a Tariff
 }
 
-func newCatalog(models map[string]*entry, listed *priceList) *catalog {
+func newCatalog(models map[string]*learnt, listed *priceList) *catalog {
 	c := &catalog{
 		models: models, listed: listed, factors: make(map[string]int64), units: make(map[string]int64),
 	}
@@ -105,7 +105,7 @@ func (c *catalog) bound(tariffs []Tariff) Tariff {
 }
 
 // find returns the model of a name, or nil.
-func (c *catalog) find(name string) *entry {
+func (c *catalog) find(name string) *learnt {
 	if m := c.models[name]; m != nil || c.listed == nil {
 		return m
 	}

@@ -75,7 +75,7 @@ func (p *pricing) modelsOf(served string) (all []priced) {
 		}
 		return all
 	}
-	for _, find := range [...]func(string) *entry{p.own, p.find} {
+	for _, find := range [...]func(string) *learnt{p.own, p.find} {
 		if e := find(served); e != nil {
 			return []priced{{&e.Model, served, true}}
 		}
@@ -103,7 +103,7 @@ func (p *pricing) modelOf(name string) priced {
 }
 
 // own returns the entry of Config.Models for a name, or nil.
-func (p *pricing) own(name string) *entry { return p.models[name] }
+func (p *pricing) own(name string) *learnt { return p.models[name] }
 
 // isVersion reports whether a server names a version of a model: the same words in any order, as
 // OpenRouter's claude-4.5-sonnet-20250929 of claude-sonnet-4.5, with a date or latest behind them.

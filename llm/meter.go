@@ -37,9 +37,9 @@ type Meter struct {
 	cfg     Config
 	formats []*wire.Format // in the order in which they are asked for a path
 	guards  map[*wire.Format]*nethttp.Guard
-	budgets *nethttp.Guard    // without the other rules, for running charges
-	own     map[string]*entry // of Config.Models
-	lessons lessons           // of unknown models
+	budgets *nethttp.Guard     // without the other rules, for running charges
+	own     map[string]*learnt // of Config.Models
+	lessons lessons            // of unknown models
 	bodies  bodies
 
 	listing sync.Mutex
@@ -84,12 +84,12 @@ func New(cfg Config) (*Meter, error) {
 func newMeter(cfg Config) *Meter {
 	m := &Meter{
 		cfg: cfg, formats: formatsOf(cfg.Routes), guards: make(map[*wire.Format]*nethttp.Guard),
-		own: make(map[string]*entry, len(cfg.Models)),
+		own: make(map[string]*learnt, len(cfg.Models)),
 	}
 	m.bodies.most, m.bodies.by = cfg.MaxBodies+wire.UsageBytes, make(map[string]int64)
 	for name, model := range cfg.Models {
 		model.Tariff = model.Tariff.clone()
-		m.own[name] = &entry{Model: model}
+		m.own[name] = &learnt{Model: model}
 	}
 	m.catalogNow() // so that no request waits for it
 	return m

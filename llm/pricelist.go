@@ -13,13 +13,13 @@ import (
 
 // priceList is the models of all price files.
 type priceList struct {
-	models  map[string]*entry // by provider/name, and by names that one provider uses
-	matches []priceEntry      // those that go by further names
-	unclear map[string]bool   // names that several providers use for different prices
+	models  map[string]*learnt // by provider/name, and by names that one provider uses
+	matches []priceEntry       // those that go by further names
+	unclear map[string]bool    // names that several providers use for different prices
 	unread  []string
 
 	mu    sync.Mutex
-	known map[string]*entry // by further names that were asked for; nil is unknown
+	known map[string]*learnt // by further names that were asked for; nil is unknown
 }
 
 // maxKnown bounds the further names that a list remembers. Clients may invent any number of them.
@@ -28,13 +28,13 @@ const maxKnown = 4096
 type priceEntry struct {
 	rank  int // of the provider
 	match func(string) bool
-	model *entry
+	model *learnt
 	name  string
 }
 
 func newPriceList(files []pricefile.File, providers []string) *priceList {
 	l := &priceList{
-		models: make(map[string]*entry), known: make(map[string]*entry),
+		models: make(map[string]*learnt), known: make(map[string]*learnt),
 		unclear: make(map[string]bool),
 	}
 	aliases := make(map[string][]priceEntry)
@@ -72,7 +72,7 @@ func newPriceList(files []pricefile.File, providers []string) *priceList {
 }
 
 // preferred returns the model of the entries of the lowest rank, or nil if they differ.
-func preferred(entries []priceEntry) *entry {
+func preferred(entries []priceEntry) *learnt {
 	lowest := slices.MinFunc(entries, func(a, b priceEntry) int { return cmp.Compare(a.rank, b.rank) })
 	for _, e := range entries {
 		if e.rank == lowest.rank && !reflect.DeepEqual(e.model.Model, lowest.model.Model) {
@@ -83,7 +83,7 @@ func preferred(entries []priceEntry) *entry {
 }
 
 // find returns the model of a name, or nil.
-func (l *priceList) find(name string) *entry {
+func (l *priceList) find(name string) *learnt {
 	if m := l.models[name]; m != nil || l.unclear[name] || len(l.matches) == 0 {
 		return m
 	}
@@ -111,8 +111,8 @@ func (l *priceList) find(name string) *entry {
 }
 
 // modelFrom returns the model of a price file.
-func modelFrom(m pricefile.Model) *entry {
-	e := &entry{Model: Model{MaxOutput: m.MaxOutput, Tariff: Tariff{
+func modelFrom(m pricefile.Model) *learnt {
+	e := &learnt{Model: Model{MaxOutput: m.MaxOutput, Tariff: Tariff{
 		Price: priceFrom(m.Price), Units: m.Units, Factors: m.Factors,
 	}}}
 	for _, s := range m.Steps {

@@ -36,20 +36,20 @@ type sampler struct {
 	pending atomic.Int64 // lines that are remembered
 
 	mu      sync.Mutex
-	entries map[subject]*entry
-	order   []*entry     // the oldest first
-	written map[line]int // how many entries a line has
+	samples map[subject]*sample
+	order   []*sample    // the oldest first
+	written map[line]int // how many samples a line has
 	beyond  map[line]int64
 }
 
-type entry struct {
+type sample struct {
 	repetition // the first is not counted
 	since      time.Time
 }
 
 func (s *sampler) init(every time.Duration, most int) {
 	s.every, s.most = every, most
-	s.entries, s.written, s.beyond = make(map[subject]*entry), make(map[line]int), make(map[line]int64)
+	s.samples, s.written, s.beyond = make(map[subject]*sample), make(map[line]int), make(map[line]int64)
 }
 
 // pends reports whether a line is remembered.
@@ -60,7 +60,7 @@ func (s *sampler) pends() bool { return s.pending.Load() > 0 }
 func (s *sampler) first(at subject, now time.Time, show func() string) (key string, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.entries[at]; e != nil {
+	if e := s.samples[at]; e != nil {
 		e.times++
 		return "", false
 	}
@@ -68,8 +68,8 @@ func (s *sampler) first(at subject, now time.Time, show func() string) (key stri
 		s.beyond[at.line]++
 		return "", false
 	}
-	e := &entry{repetition: repetition{subject: at, key: show()}, since: now}
-	s.entries[at] = e
+	e := &sample{repetition: repetition{subject: at, key: show()}, since: now}
+	s.samples[at] = e
 	s.written[at.line]++
 	s.order = append(s.order, e)
 	s.pending.Add(1)
@@ -101,7 +101,7 @@ func (s *sampler) forget(n int) (all []repetition) {
 		return nil
 	}
 	for _, e := range s.order[:n] {
-		delete(s.entries, e.subject)
+		delete(s.samples, e.subject)
 		if s.written[e.line]--; s.written[e.line] == 0 {
 			delete(s.written, e.line)
 		}
