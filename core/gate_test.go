@@ -408,9 +408,12 @@ func spendsNothing(t *testing.T, takeSnapshot snapshot, what string, call func()
 // that of its user. Its denial creates no fresh key and changes no used one.
 func TestDenialSpendsNothing(t *testing.T) {
 	t.Parallel()
-	others := append(limitsOfTen[:len(limitsOfTen):len(limitsOfTen)], namedLimit{"unlimited", core.Unlimited{}}, limitsOfTen[0])
+	others := append(limitsOfTen[:len(limitsOfTen):len(limitsOfTen)], namedLimit{"unlimited", core.Unlimited{}})
 	deniers := append(limitsOfTen[:len(limitsOfTen):len(limitsOfTen)], namedLimit{"deny all", core.DenyAll{}})
 	const policies = 5
+	for len(others)%(policies-1) != 0 {
+		others = append(others, limitsOfTen[0])
+	}
 	eachStore(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, takeSnapshot snapshot) {
 		ctx, n := t.Context(), 0
 		for _, denier := range deniers {

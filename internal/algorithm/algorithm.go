@@ -57,7 +57,8 @@ type Limit interface {
 	Fields() int
 	// Denominator returns the denominator of this limit's costs.
 	Denominator() int64
-	// Cost returns the cost of n units, n >= 0. If n units never fit, neither does the cost.
+	// Cost returns the cost of n units, n >= 0. If n units never fit, neither does the cost. Costs
+	// below that add up: charges are merged, multiplied and corrected by the difference of units.
 	Cost(n int64) Cost
 	// Capacity returns the number of units that an untouched key has.
 	Capacity() int64
