@@ -49,6 +49,7 @@ func (r *reader) limits(p *Plan, name, path string, n ast.Node) {
 	if limit == nil {
 		return
 	}
+	r.named[path] = name
 	if then := fields["then"]; then != nil {
 		r.then(p, name, path+".then", limit, then, add)
 	}

@@ -40,6 +40,38 @@ func namesOf(set *Set) *names {
 	return &names{sortedKeys(limits), sortedKeys(caps), sortedKeys(kept)}
 }
 
+// checkNames returns a fault for each limit in a file that has the name of what its then or keep is, and
+// for each limit of a plan that has the name of what is kept and is something else.
+func (s *Set) checkNames(named map[string]string) (faults []fault) {
+	n := namesOf(s)
+	for _, path := range sortedKeys(named) {
+		if of, _, _ := strings.Cut(named[path], "/"); !slices.Contains(n.limits, of) {
+			faults = append(faults, fault{path, "has the name of what a then or a keep of another limit is: " +
+				"write it there, or choose another name"})
+		}
+	}
+	if len(faults) > 0 {
+		return faults
+	}
+	for _, name := range s.Names() {
+		faults = append(faults, n.checkKept("plans."+name+".", s.plans[name].Plan)...)
+	}
+	return faults
+}
+
+// checkKept returns a fault for each limit of a plan that has a name of KeptName and does not keep a count.
+func (n *names) checkKept(path string, p Plan) (faults []fault) {
+	for _, name := range sortedKeys(p.Limits) {
+		of, _, _ := strings.Cut(name, "/")
+		limit, _ := p.Limits[name].(core.TokenBucket)
+		if slices.Contains(n.kept, of) && limit.Burst != mostKept {
+			faults = append(faults, fault{path + "limits." + name, "has the name of what is kept of another " +
+				"limit: it must be what the keep of a file makes"})
+		}
+	}
+	return faults
+}
+
 // KeptName returns the name of the limit that counts what the limit of a name has admitted in one period,
 // and keeps that for the keep that a file has for it.
 func KeptName(limit string) string { return withSuffix(limit, ".kept") }

@@ -43,6 +43,7 @@ func (o Override) check(cfg *Config, set *Set) error {
 	if o.Plan == "" && len(o.Limits)+len(o.Caps) == 0 {
 		faults = append(faults, fault{"override", emptyOverride})
 	}
+	faults = append(faults, namesOf(set).checkKept(path, own)...)
 	for _, name := range sortedKeys(o.Limits) {
 		if len(checkLimit("", o.Limits[name])) > 0 {
 			continue
@@ -125,7 +126,7 @@ func (o *Override) UnmarshalText(text []byte) error {
 
 // decode returns an override that is stored, or every fault of it.
 func decode(text string) (o Override, err error) {
-	r := &reader{lines: make(map[string]int)}
+	r := newReader()
 	if root := r.parse([]byte(text)); root != nil {
 		var p Plan
 		r.mapping("", root, r.planFields(&p, map[string]readFunc{

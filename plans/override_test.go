@@ -140,7 +140,10 @@ func TestPlanOfAnOverrideIsRemoved(t *testing.T) {
 
 // A bad override is an error that names its fields, and nothing changes.
 func TestOverrideFaults(t *testing.T) {
-	p := newBook(t, plans.Config{Policies: []string{"api", "tokens", "beta"}, Caps: []string{"streams"}})
+	p := newBook(t, plans.Config{
+		Set:      parse(t, strings.Replace(twoPlans, "Berlin}", "Berlin, keep: 1d}", 1)),
+		Policies: []string{"api", "tokens", "beta"}, Caps: []string{"streams"},
+	})
 	limits := func(a core.Algorithm) plans.Override {
 		return plans.Override{Limits: map[string]core.Algorithm{"api": a}}
 	}
@@ -160,6 +163,7 @@ func TestOverrideFaults(t *testing.T) {
 		"far":          {plans.Override{Plan: "pro", Until: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}, []string{"override.until is in the year 12000: it must be at most 9999"}},
 		"block":        {limits(core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}), []string{"override.limits.api is a core.Block, which cannot be stored"}},
 		"cap":          {plans.Override{Caps: map[string]plans.Cap{"streams": {}}}, []string{"override.caps.streams is 0"}},
+		"kept":         {plans.Override{Limits: map[string]core.Algorithm{"tokens.kept": free}}, []string{"override.limits.tokens.kept has the name of what is kept"}},
 		"names":        {plans.Override{Limits: map[string]core.Algorithm{"apii": free}, Caps: map[string]plans.Cap{"s": {Limit: 1}}}, []string{"override.limits.apii is not in Config.Policies", "override.caps.s is not in Config.Caps"}},
 	} {
 		t.Run(name, func(t *testing.T) {

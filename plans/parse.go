@@ -62,7 +62,7 @@ func readSet(ctx context.Context, f *watch.File) (*Set, error) {
 }
 
 func parseSet(file string, text []byte) (*Set, error) {
-	r := &reader{lines: make(map[string]int)}
+	r := newReader()
 	root := r.parse(text)
 	if root == nil {
 		return nil, joined(file, r.faults, r.lines)
@@ -73,7 +73,7 @@ func parseSet(file string, text []byte) (*Set, error) {
 		"plans":   func(path string, n ast.Node) { cfg.Plans = r.plans(path, n) },
 		"routes":  func(path string, n ast.Node) { cfg.Routes = r.routes(path, n) },
 	})
-	set, faults := compile(cfg)
+	set, faults := compile(cfg, r.named)
 	r.add(faults)
 	if len(r.faults) > 0 {
 		return nil, joined(file, r.faults, r.lines)

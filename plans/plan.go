@@ -14,6 +14,7 @@ type Plan struct {
 	// Limits are the limits by the names of their policies. Under a policy that is not here, the
 	// tenant has the policy's own Algorithm. A slash and a model behind the name, as in
 	// requests/large, make it the limit of requests for that model; an llm.Meter asks for it first.
+	// Beside a limit, names of Then and of KeptName are what answers for it and what is kept of it.
 	Limits map[string]core.Algorithm
 	// Caps are the caps by name. A cap that is not here has its own limit. A model may stand behind
 	// the name, as for Limits.

@@ -21,7 +21,12 @@ const maxNesting = 100
 // reader reads YAML, and collects every fault. Its decoder would stop at the first.
 type reader struct {
 	faults []fault
-	lines  map[string]int // of the fields that are there, by path
+	lines  map[string]int    // of the fields that are there, by path
+	named  map[string]string // the names of the limits that are there, by path
+}
+
+func newReader() *reader {
+	return &reader{lines: make(map[string]int), named: make(map[string]string)}
 }
 
 // readFunc reads the value of a field.

@@ -68,7 +68,7 @@ func (p *plan) source() Plan {
 // NewSet returns a Set, or every fault of the configuration at once. A fault names its field as the
 // files of ParseSet do, such as plans.free.limits.api.rate.
 func NewSet(cfg SetConfig) (*Set, error) {
-	set, faults := compile(cfg)
+	set, faults := compile(cfg, nil)
 	return set, joined("", faults, nil)
 }
 
@@ -87,8 +87,8 @@ func (s *Set) Plan(name string) (Plan, bool) {
 	return p.source(), true
 }
 
-// compile returns a set, or faults.
-func compile(cfg SetConfig) (*Set, []fault) {
+// compile returns a set, or faults. named are the names of the limits that stand in a file, by path.
+func compile(cfg SetConfig, named map[string]string) (*Set, []fault) {
 	var faults []fault
 	set := &Set{
 		plans: make(map[string]*plan, len(cfg.Plans)), routes: make(map[string][]string, len(cfg.Routes)),
@@ -103,6 +103,7 @@ func compile(cfg SetConfig) (*Set, []fault) {
 		faults = append(faults, p.check("plans."+name+".")...)
 		set.plans[name] = newPlan(p, name)
 	}
+	faults = append(faults, set.checkNames(named)...)
 	faults = append(faults, set.useRoutes(cfg.Routes)...)
 	switch set.standard = set.plans[cfg.Default]; {
 	case cfg.Default == "":

@@ -200,6 +200,9 @@ func TestParseSetFaults(t *testing.T) {
 		"then of a rate":   {plan("{rate: 9, per: 1m, then: {overage: 5}}"), []string{x + ".then is for a quota"}},
 		"then of a window": {plan("{limit: 9, sliding_window: 1m, then: {overage: 5}}"), []string{x + ".then is no field of a limit with sliding_window"}},
 		"then twice":       {plan("{limit: 9, calendar: day, in: UTC, then: {overage: 5}}\n      x.overage: deny"), []string{"line 6: plans.a.limits.x.overage is there twice"}},
+		"answers": {plan("{limit: 9, calendar: day, in: UTC, then: {overage: 5}}\n      x.slow/m: deny\n  b:\n    limits:\n" +
+			"      x.kept: deny\n      x.overage.kept: deny\n      y.slow: deny"), []string{
+			"line 6: plans.a.limits.x.slow/m has the name", "line 9: plans.b.limits.x.kept has the name", "plans.b.limits.x.overage.kept has the name"}},
 		"keep":             {plan("{limit: 9, calendar: day, in: UTC, keep: -1h}"), []string{x + ".keep is -1h0m0s: it must not be negative"}},
 		"keep of a window": {plan("{limit: 9, fixed_window: 1h, keep: 1d}"), []string{x + ".keep is no field of a limit with fixed_window"}},
 		"several": {
@@ -252,11 +255,12 @@ func TestSetIsImmutable(t *testing.T) {
 
 func TestNewSetFaults(t *testing.T) {
 	_, err := plans.NewSet(plans.SetConfig{Default: "a", Plans: map[string]plans.Plan{"a": {
-		Limits: map[string]core.Algorithm{"x": nil, "y": core.PerHour(-1), "z": &core.TokenBucket{}, "": core.DenyAll{}},
+		Limits: map[string]core.Algorithm{"x": nil, "y": core.PerHour(-1), "z": &core.TokenBucket{}, "": core.DenyAll{}, "x.kept/m": core.DenyAll{}},
 	}}})
 	for _, w := range []string{
 		"plans.a.limits.x is nil: it must be a limit", "plans.a.limits.y.rate is -1",
 		"plans.a.limits.z is not valid: *core.TokenBucket must be a value", "plans.a.limits holds an empty name",
+		"plans.a.limits.x.kept/m has the name of what is kept",
 	} {
 		if err == nil || !strings.Contains(err.Error(), w) {
 			t.Errorf("%v\ndoes not say %q", err, w)
