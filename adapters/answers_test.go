@@ -169,9 +169,7 @@ func TestAnswersAreRepeated(t *testing.T) {
 					(second.header.Get("Idempotency-Replayed") == "true") != repeated {
 					t.Errorf("%d, want %d: %v", second.status, want, second.header)
 				}
-				if got := runs.Load(); got != cmp.Or(tt.runs, 1) {
-					t.Errorf("the handler ran %d times", got)
-				}
+				gatetest.Equal(t, runs.Load(), cmp.Or(tt.runs, 1), "runs of the handler")
 				if !repeated {
 					return
 				}
@@ -179,9 +177,7 @@ func TestAnswersAreRepeated(t *testing.T) {
 					first.body = "paidpaid  11"
 					first.header = http.Header{"Content-Type": {"text/plain"}}
 				}
-				if second.body != first.body {
-					t.Errorf("%d bytes, want %d: %.99q", len(second.body), len(first.body), second.body)
-				}
+				gatetest.Equal(t, second.body, first.body, "%d bytes, want %d", len(second.body), len(first.body))
 				for name, values := range first.header {
 					wanted := name != tt.lacks && name != "Date" && name != "Content-Length" && name != "Transfer-Encoding" &&
 						name != "Accept-Ranges"
@@ -349,9 +345,7 @@ func TestAnswersOfOtherAdapters(t *testing.T) {
 	})
 	for _, want := range []string{"200 ", "409 unknown"} {
 		got := post(t, h, "k", "pay", "")
-		if text := fmt.Sprint(got.status, " ", got.header.Get("Idempotency-Not-Replayed")); text != want {
-			t.Errorf("%s, want %s", text, want)
-		}
+		gatetest.Equal(t, fmt.Sprint(got.status, " ", got.header.Get("Idempotency-Not-Replayed")), want, "got")
 	}
 }
 

@@ -34,6 +34,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/llm"
 )
@@ -451,9 +452,7 @@ func (c row) check(t *testing.T, fw framework, want answer, http2 bool) {
 	if s, ok := c.differs[fw.name]; ok {
 		status = s
 	}
-	if got.Status != status {
-		t.Errorf("status %d, want %d", got.Status, status)
-	}
+	gatetest.Equal(t, got.Status, status, "status")
 	if fw.name == c.unseen {
 		if len(got.limits()) > 0 || len(keys) > 0 {
 			t.Errorf("the guard decided: %v, keys %v", got.limits(), keys)
@@ -491,9 +490,7 @@ func (c row) check(t *testing.T, fw framework, want answer, http2 bool) {
 		if strings.HasPrefix(c.request, "HEAD") {
 			body = ""
 		}
-		if got.Body != body {
-			t.Errorf("body %q, want %q", got.Body, body)
-		}
+		gatetest.Equal(t, got.Body, body, "body")
 		for _, a := range []*answer{&got, &want} {
 			a.Body = ""
 			a.Header.Del("Content-Type")

@@ -388,16 +388,12 @@ func (e ending) again(t *testing.T, h http.Handler, refused bool, refusal int) {
 	if refused {
 		want = refusal
 	}
-	if got := e.play(h); got != want {
-		t.Errorf("the client gets %d again, want %d", got, want)
-	}
+	gatetest.Equal(t, e.play(h), want, "the client gets again")
 }
 
 var watchers = []watcher{
 	{"no rule on the response", func(t *testing.T, e ending) {
-		if used := e.rule(t, nil); used != 1 {
-			t.Errorf("charged %d", used)
-		}
+		gatetest.Equal(t, e.rule(t, nil), 1, "charged")
 	}},
 	{"Settle", func(t *testing.T, e ending) {
 		var seen []int
@@ -407,12 +403,8 @@ var watchers = []watcher{
 		}
 	}},
 	{"CountOnly", func(t *testing.T, e ending) {
-		if used := e.rule(t, nethttp.CountOnly(e.status)); used != 1 {
-			t.Errorf("charged %d", used)
-		}
-		if used := e.rule(t, nethttp.CountOnly(e.status+1)); used != 0 {
-			t.Errorf("charged %d for another status", used)
-		}
+		gatetest.Equal(t, e.rule(t, nethttp.CountOnly(e.status)), 1, "charged")
+		gatetest.Equal(t, e.rule(t, nethttp.CountOnly(e.status+1)), 0, "charged for another status")
 	}},
 	{"RefundServerErrors", func(t *testing.T, e ending) {
 		if used := e.rule(t, nethttp.RefundServerErrors); used == 0 != (e.status >= 500) {

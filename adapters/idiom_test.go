@@ -133,9 +133,7 @@ func TestEchoReturnsRefusals(t *testing.T) {
 
 	for name, e := range map[string]http.Handler{"echo": v4, "echov5": v5} {
 		for _, want := range []int{204, 429} {
-			if w := send(e, "GET", "/users/1"); w.Code != want {
-				t.Errorf("%s: status %d, want %d", name, w.Code, want)
-			}
+			gatetest.Equal(t, send(e, "GET", "/users/1").Code, want, "%s: status", name)
 		}
 		var of4 *echov4.HTTPError
 		var of5 *echo.HTTPError
@@ -187,9 +185,7 @@ func TestInvalidGuardPanicsAtConstruction(t *testing.T) {
 		} {
 			func() {
 				defer func() {
-					if got := fmt.Sprint(recover()); got != want {
-						t.Errorf("%T: panic %q, want %q", g, got, want)
-					}
+					gatetest.Equal(t, fmt.Sprint(recover()), want, "%T: panic", g)
 				}()
 				fw.around(same, ok, g)
 			}()
@@ -314,9 +310,7 @@ func TestRequestsOfAHandlerCount(t *testing.T) {
 				part.ServeHTTP(httptest.NewRecorder(), r.Clone(r.Context()))
 			}
 		}), "GET", "/users/1")
-		if served != 2 {
-			t.Errorf("%d parts are served", served)
-		}
+		gatetest.Equal(t, served, 2, "parts are served")
 	})
 }
 
@@ -415,9 +409,7 @@ func TestRequestIsSeenOutside(t *testing.T) {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				h.ServeHTTP(w, r)
 				body, _ := io.ReadAll(r.Body)
-				if n := len(files()); n != 1 {
-					t.Errorf("%d files while the upload is handled", n)
-				}
+				gatetest.Equal(t, len(files()), 1, "files while the upload is handled")
 				fmt.Fprintln(w, r.Pattern, r.PathValue("id"), r.FormValue("text"), r.PostForm.Get("text"), r.RemoteAddr, string(body))
 			})
 		}))
@@ -434,9 +426,7 @@ func TestRequestIsSeenOutside(t *testing.T) {
 		defer response.Body.Close()
 		seen := gatetest.Must(io.ReadAll(response.Body))(t)
 		const want = "POST /users/{id} 7 of a mux hello hello 192.0.2.7:1 again\n"
-		if got := string(seen); got != want {
-			t.Errorf("outside: %q, want %q", got, want)
-		}
+		gatetest.Equal(t, string(seen), want, "outside")
 		server.Close() // waits for the ends of requests
 		if n := len(files()); n != 0 && fw != "chi" {
 			t.Errorf("%d files stay", n)

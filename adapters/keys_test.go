@@ -189,9 +189,7 @@ func TestClientIPByDefault(t *testing.T) {
 			t.Skip("net/http has none")
 		}
 		h := newFixture(t).byKey(fw, one, fw.clientIP())
-		if got := send(h, "GET", "/users/1").Code; got != want[fw.name] {
-			t.Errorf("status %d, want %d", got, want[fw.name])
-		}
+		gatetest.Equal(t, send(h, "GET", "/users/1").Code, want[fw.name], "status")
 	})
 }
 
@@ -231,9 +229,7 @@ func TestProxyOnUnixSocket(t *testing.T) {
 					}
 					response := gatetest.Must(client.Do(r))(t)
 					response.Body.Close()
-					if response.StatusCode != c.status {
-						t.Errorf("%q: status %d, want %d", c.forwarded, response.StatusCode, c.status)
-					}
+					gatetest.Equal(t, response.StatusCode, c.status, "%q: status", c.forwarded)
 				}
 			})
 		})
@@ -287,12 +283,8 @@ func TestPathValueHasOneSpelling(t *testing.T) {
 				if fw.name == "gin" && c.unlikeInGin != "" {
 					want = c.unlikeInGin
 				}
-				if got := tenantOf(t, c.path, true, build); got != want {
-					t.Errorf("with RawPath: got %q, want %q", got, want)
-				}
-				if got := tenantOf(t, c.path, false, build); got != c.plain {
-					t.Errorf("without RawPath: got %q, want %q", got, c.plain)
-				}
+				gatetest.Equal(t, tenantOf(t, c.path, true, build), want, "with RawPath: got")
+				gatetest.Equal(t, tenantOf(t, c.path, false, build), c.plain, "without RawPath: got")
 			})
 		})
 	}
@@ -346,9 +338,7 @@ func TestPathValueIsUnescapedOnce(t *testing.T) {
 		}))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := tenantOf(t, c.path, true, c.build); got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			gatetest.Equal(t, tenantOf(t, c.path, true, c.build), c.want, "got")
 		})
 	}
 }
@@ -486,7 +476,5 @@ func TestChiFindsTheRouteOutside(t *testing.T) {
 			}
 		})
 	}
-	if seen != "/users/{id}" {
-		t.Errorf("outer middleware sees the pattern %q", seen)
-	}
+	gatetest.Equal(t, seen, "/users/{id}", "outer middleware sees the pattern")
 }

@@ -84,9 +84,7 @@ func TestClientLeaves(t *testing.T) {
 				response.Body.Close()
 				t.Errorf("%s: status %d", where, response.StatusCode)
 			}
-			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: ended with %v", where, err)
-			}
+			gatetest.Is(t, <-ended, context.Canceled, "%s: ended with", where)
 		}
 		if got := f.ask("GET /slow").limits()["Ratelimit"]; got != `"p";r=0;t=30` {
 			t.Errorf("only the handler's request is spent: %s", got)
@@ -254,9 +252,7 @@ func TestLimitsOfProxiedUpgrade(t *testing.T) {
 			}
 			gatetest.NoError(t, err)
 			got := fmt.Sprint(r.StatusCode, r.Header["X-Ratelimit-Limit"], r.Header["X-Ratelimit-Remaining"], r.Header["X-Ratelimit-Used"])
-			if got != "101 [3] [2] [1]" {
-				t.Errorf("%s: %s", name, got)
-			}
+			gatetest.Equal(t, got, "101 [3] [2] [1]", "%s", name)
 		}
 	})
 }
@@ -362,9 +358,7 @@ func (d download) play(t *testing.T, h http.Handler, all ...chan int64) {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
-	if len(body) != d.size {
-		t.Errorf("the client gets %d bytes, want %d", len(body), d.size)
-	}
+	gatetest.Equal(t, len(body), d.size, "bytes of the client")
 	for i, seen := range all {
 		if n := <-seen; n != int64(d.size) {
 			t.Errorf("guard %d tells %d bytes, want %d", i, n, d.size)

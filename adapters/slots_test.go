@@ -128,9 +128,7 @@ func TestSlotsAreHeld(t *testing.T) {
 		}}}}, false)
 		var first sync.WaitGroup
 		first.Go(func() {
-			if got := f.ask("GET /stream"); got.Status != 200 {
-				t.Errorf("the first: %d", got.Status)
-			}
+			gatetest.Equal(t, f.ask("GET /stream").Status, 200, "the first")
 		})
 		<-entered
 		second := f.ask("GET /stream")

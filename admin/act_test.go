@@ -373,9 +373,7 @@ func TestPageAsksWhatProgramsHeed(t *testing.T) {
 			if n := strings.Count(page, `value="`+action+`"`); n != 1 {
 				t.Errorf("%d forms to %s", n, action)
 			}
-			if got := formOf(t, page, action).Get("policy"); got != want {
-				t.Errorf("%s is offered for %s", action, got)
-			}
+			gatetest.Equal(t, formOf(t, page, action).Get("policy"), want, "%s is offered for", action)
 		}
 		for policy, action := range map[string]string{
 			"month": "raise", "typo": "raise", "bans": "block", "typo-bans": "block",
@@ -412,8 +410,6 @@ func TestUnblockOfAKeyThatIsNotBlocked(t *testing.T) {
 		if strikes, _, _ := s.used(t, s.bans, key); strikes != 1 {
 			t.Errorf("%d strikes are left, want 1", strikes)
 		}
-		if page := squeeze(s.get("")); !strings.Contains(page, "kim unblocked under bans for acme failed") {
-			t.Error(page)
-		}
+		gatetest.Contains(t, squeeze(s.get("")), "kim unblocked under bans for acme failed", "got")
 	})
 }

@@ -123,9 +123,7 @@ func TestReadOnly(t *testing.T) {
 	a := core.Must(admin.New(admin.Config{Gate: g, Read: func(*http.Request) (string, error) { return "kim", nil }}))
 	w := httptest.NewRecorder()
 	a.ServeHTTP(w, httptest.NewRequest("POST", "http://localhost/act", strings.NewReader("action=reset")))
-	if w.Code != http.StatusForbidden {
-		t.Errorf("status %d", w.Code)
-	}
+	gatetest.Equal(t, w.Code, http.StatusForbidden, "status")
 	w = httptest.NewRecorder()
 	a.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/", nil))
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "has no Live") {
@@ -478,9 +476,7 @@ func TestNoKeyStandsOut(t *testing.T) {
 				decide(t, g, core.Charge{Policy: api, Key: newKey(t, "loud")})
 			}
 			page := newSite(t, admin.Config{Gate: g, Policies: []*core.Policy{api}, Live: live}).get("")
-			if rows := strings.Count(page, `id="refused-`); rows != tt.rows {
-				t.Errorf("%d rows, want %d", rows, tt.rows)
-			}
+			gatetest.Equal(t, strings.Count(page, `id="refused-`), tt.rows, "rows")
 			text := squeeze(page)
 			for _, one := range []string{crowd, besides} {
 				if strings.Contains(text, one) != (one == tt.want) {
@@ -601,12 +597,8 @@ func TestMissingRight(t *testing.T) {
 		defer func() { _ = l.Release(t.Context()) }()
 	}
 	s := newSite(t, admin.Config{Gate: g, Policies: []*core.Policy{bans}, Semaphores: []*semaphore.Semaphore{streams}})
-	if page := squeeze(s.get("subject", "key", "acme")); !strings.Contains(page, "Allow it: ACL SETUSER app +zrange") {
-		t.Error(page)
-	}
-	if page := squeeze(s.get("blocked", "policy", "bans")); !strings.Contains(page, "Allow it: ACL SETUSER app +scan") {
-		t.Error(page)
-	}
+	gatetest.Contains(t, squeeze(s.get("subject", "key", "acme")), "Allow it: ACL SETUSER app +zrange", "got")
+	gatetest.Contains(t, squeeze(s.get("blocked", "policy", "bans")), "Allow it: ACL SETUSER app +scan", "got")
 }
 
 // calming are what a page may only say if Redis has answered.

@@ -123,13 +123,9 @@ func TestRaiseUsedIsForItsPeriod(t *testing.T) {
 			}); !errors.Is(err, core.ErrPeriod) {
 				t.Errorf("%v away: %v", away, err)
 			}
-			if n := used(t, g, p, key); n != 0 {
-				t.Errorf("%v away: %d units are in use", away, n)
-			}
+			gatetest.Equal(t, used(t, g, p, key), 0, "%v away: units are in use", away)
 		}
-		if added := raiseUsed(t, g, charge, 4); added != 4 {
-			t.Errorf("%d units were added in the present period", added)
-		}
+		gatetest.Equal(t, raiseUsed(t, g, charge, 4), 4, "units were added in the present period")
 	})
 }
 
@@ -540,9 +536,7 @@ func TestRefundAfterRaisePaysDebt(t *testing.T) {
 			cancel(t, other)
 			day, _ := nextDay(c)
 			c.Advance(day)
-			if n := used(t, g, p, one.Key); n != 0 {
-				t.Errorf("%s: the next day begins with %d", p.Name(), n)
-			}
+			gatetest.Equal(t, used(t, g, p, one.Key), 0, "%s: the next day begins with", p.Name())
 		}
 	})
 }

@@ -129,9 +129,7 @@ func TestProcessesLetTheForegroundPass(t *testing.T) {
 	}
 	var waits []time.Duration
 	for range children {
-		if line := <-waiting; line != "waits" {
-			t.Errorf("a process says %q", line)
-		}
+		gatetest.Equal(t, <-waiting, "waits", "a process says")
 		asked := time.Now()
 		d, err := l.Wait(t.Context(), key)
 		worked(t, errors.Join(err, d.Cause))

@@ -2,7 +2,6 @@ package core_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -66,9 +65,7 @@ func TestForegroundPassesBackground(t *testing.T) {
 					}
 				}
 				for want := range crowd {
-					if i := <-served; i != want {
-						t.Errorf("%d is served, want %d", i, want)
-					}
+					gatetest.Equal(t, <-served, want, "is served")
 				}
 				ideal := time.Duration(crowd+5) * tt.every
 				if took := time.Since(w.start); took > ideal*103/100 {
@@ -164,18 +161,12 @@ func TestBackgroundLeavesTheLine(t *testing.T) {
 		cancels[0]() // the head
 		cancels[2]()
 		for _, i := range []int{0, 2} {
-			if err := <-errs[i]; !errors.Is(err, context.Canceled) {
-				t.Errorf("%d: %v", i, err)
-			}
+			gatetest.Is(t, <-errs[i], context.Canceled, "%d", i)
 		}
 		worked(t, <-errs[1])
-		if took := time.Since(w.start); took != time.Second {
-			t.Errorf("the second one waited %v", took)
-		}
+		gatetest.Equal(t, time.Since(w.start), time.Second, "the second one waited")
 		worked(t, w.gate.Close(t.Context()))
-		if err := <-errs[3]; !errors.Is(err, core.ErrClosed) {
-			t.Error(err)
-		}
+		gatetest.Is(t, <-errs[3], core.ErrClosed, "got")
 	})
 }
 

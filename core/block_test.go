@@ -236,16 +236,10 @@ func TestBlockFaults(t *testing.T) {
 	}
 	list := blocklist(t, g, block)
 	for _, d := range []time.Duration{0, -time.Hour, 26 * 365 * 24 * time.Hour} {
-		if err := list.Block(ctx, key, d); !errors.Is(err, core.ErrCharge) {
-			t.Errorf("a block of %v: %v", d, err)
-		}
+		gatetest.Is(t, list.Block(ctx, key, d), core.ErrCharge, "a block of %v", d)
 	}
-	if err := list.Block(ctx, core.Key{}, time.Hour); !errors.Is(err, core.ErrKey) {
-		t.Errorf("no key: %v", err)
-	}
-	if err := list.Forget(ctx, core.Key{}); !errors.Is(err, core.ErrKey) {
-		t.Errorf("no key: %v", err)
-	}
+	gatetest.Is(t, list.Block(ctx, core.Key{}, time.Hour), core.ErrKey, "no key")
+	gatetest.Is(t, list.Forget(ctx, core.Key{}), core.ErrKey, "no key")
 }
 
 // A process that has begun a cooldown heeds it while Redis does not answer.

@@ -25,9 +25,7 @@ func TestTwoLimitsOfOneKeyAreAnError(t *testing.T) {
 		p, key := limited(t, "p", frozen(1)), newKey(t, "k")
 		charge := func(a core.Algorithm) core.Charge { return core.Charge{Policy: p, Key: key, Cost: 6, Limit: a} }
 		_, err := g.Decide(t.Context(), charge(frozen(10)), charge(frozen(11)))
-		if !errors.Is(err, core.ErrCharge) {
-			t.Errorf("two limits: %v", err)
-		}
+		gatetest.Is(t, err, core.ErrCharge, "two limits")
 		if d := decide(t, g, charge(frozen(10)), charge(frozen(10))); d.Allowed {
 			t.Errorf("12 of 10: %s", show(d))
 		}
@@ -92,15 +90,9 @@ func TestResetHeedsTheChargesLimit(t *testing.T) {
 		decide(t, g, charges...)
 		noError(t, g.Reset(t.Context(), charges...))
 		admits(t, g, charges...)
-		if err := g.Reset(t.Context()); !errors.Is(err, core.ErrCharge) {
-			t.Errorf("Reset of nothing: %v", err)
-		}
-		if err := g.Reset(t.Context(), core.Charge{Key: charges[0].Key}); !errors.Is(err, core.ErrCharge) {
-			t.Errorf("nil policy: %v", err)
-		}
-		if err := g.Reset(t.Context(), core.Charge{Policy: p}); !errors.Is(err, core.ErrKey) {
-			t.Errorf("no key: %v", err)
-		}
+		gatetest.Is(t, g.Reset(t.Context()), core.ErrCharge, "Reset of nothing")
+		gatetest.Is(t, g.Reset(t.Context(), core.Charge{Key: charges[0].Key}), core.ErrCharge, "nil policy")
+		gatetest.Is(t, g.Reset(t.Context(), core.Charge{Policy: p}), core.ErrKey, "no key")
 	})
 }
 
@@ -126,9 +118,7 @@ func TestObserverCallsTheGate(t *testing.T) {
 			t.Errorf("from %v: %s", d.Source, show(d))
 		}
 	}
-	if scripts != 1 {
-		t.Errorf("%d scripts were missing", scripts)
-	}
+	gatetest.Equal(t, scripts, 1, "scripts were missing")
 }
 
 // The cache of denials keeps no part of a key that has no bound.
@@ -280,9 +270,7 @@ func TestAnyWindow(t *testing.T) {
 		"minute": {core.AnyMinute(10), core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 60}},
 		"hour":   {core.AnyHour(10), core.SlidingWindow{Limit: 10, Window: time.Hour, Buckets: 60}},
 	} {
-		if tt.got != tt.want {
-			t.Errorf("%s: %+v, want %+v", name, tt.got, tt.want)
-		}
+		gatetest.Equal(t, tt.got, tt.want, "%s", name)
 	}
 }
 

@@ -284,17 +284,13 @@ func TestResultsAreInOrderOfCharges(t *testing.T) {
 	d := decide(t, g, charges...)
 	var names []string
 	for i, r := range d.Results() {
-		if r != d.At(i) {
-			t.Errorf("result %d: %+v", i, r)
-		}
+		gatetest.Equal(t, r, d.At(i), "result %d", i)
 		names = append(names, r.Policy.Name())
 		if i == 4 {
 			break
 		}
 	}
-	if got := strings.Join(names, " "); got != "p0 p1 p2 p3 p4" {
-		t.Errorf("results of %q", got)
-	}
+	gatetest.Equal(t, strings.Join(names, " "), "p0 p1 p2 p3 p4", "results of")
 }
 
 func TestEnumerationsHaveNames(t *testing.T) {
@@ -549,9 +545,7 @@ func TestDenialNamesEveryDenyingPolicy(t *testing.T) {
 				}
 			}
 			// The slowest policy that denies is number 4, which waits for 5 minutes.
-			if wait := d.RetryAfter(); wait != 5*time.Minute {
-				t.Errorf("split %v: wait %v", split, wait)
-			}
+			gatetest.Equal(t, d.RetryAfter(), 5*time.Minute, "split %v: wait", split)
 		}
 	})
 }

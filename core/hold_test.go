@@ -108,9 +108,7 @@ func TestHoldExpires(t *testing.T) {
 				r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
 				test.do(t, r, c)
 				wantUsed(t, g, p, key, test.used)
-				if told := expired.Load() > 0; told != test.expired {
-					t.Errorf("told of an expired hold: %t", told)
-				}
+				gatetest.Equal(t, (expired.Load() > 0), test.expired, "told of an expired hold")
 			})
 		})
 	}
@@ -345,17 +343,11 @@ func TestUnheldChargesAreSettledOnce(t *testing.T) {
 		r := charge(t, g, core.Charge{Policy: held, Key: key, Cost: 4}, core.Charge{Policy: refunded, Key: key, Cost: 2},
 			core.Charge{Policy: raised, Key: key, Cost: 1}, core.Charge{Policy: postpaid, Key: key, Cost: core.NoCost})
 		loses.Store(true)
-		if err := r.Settle(t.Context(), 3, 0, 4, 3); !errors.Is(err, errReplyLost) {
-			t.Error(err)
-		}
-		if err := <-told; !errors.Is(err, errReplyLost) {
-			t.Errorf("the failure was not told: %v", err)
-		}
+		gatetest.Is(t, r.Settle(t.Context(), 3, 0, 4, 3), errReplyLost, "got")
+		gatetest.Is(t, <-told, errReplyLost, "the failure was not told")
 		worked(t, <-told)
 		for p, want := range map[*core.Policy]int64{held: 3, refunded: 4, raised: 4, postpaid: 3} {
-			if n := used(t, g, p, key); n != want {
-				t.Errorf("%s: %d units are in use, want %d", p.Name(), n, want)
-			}
+			gatetest.Equal(t, used(t, g, p, key), want, "%s: units are in use", p.Name())
 		}
 	})
 }
@@ -668,9 +660,7 @@ func TestSettlesOutliveRefusals(t *testing.T) {
 				case strings.HasSuffix(name, "more"):
 					want = 9
 				}
-				if n := used(t, g, p, key); n != want {
-					t.Errorf("%s: %d units are in use, want %d", name, n, want)
-				}
+				gatetest.Equal(t, used(t, g, p, key), want, "%s: units are in use", name)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -171,9 +172,7 @@ func TestCollidingKeysCountSeparately(t *testing.T) {
 		noError(t, g.Reset(t.Context(), core.Charge{Policy: charges[[]int{1, 3, 0, 2}[i]].Policy, Key: key}))
 		used(want...)
 	}
-	if n := len(g.Values()); n != 0 {
-		t.Errorf("%d keys remain", n)
-	}
+	gatetest.Equal(t, len(g.Values()), 0, "keys remain")
 }
 
 type brokenClock struct {
@@ -289,9 +288,7 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 			}()
 			<-queued
 			return func() {
-				if err := <-waited; !errors.Is(err, core.ErrClosed) {
-					t.Errorf("waiter: %v", err)
-				}
+				gatetest.Is(t, <-waited, core.ErrClosed, "waiter")
 			}
 		},
 		"many callers acquire": func(t *testing.T, g *core.Gate) func() {

@@ -42,9 +42,7 @@ func TestCrowdIsNoOutage(t *testing.T) {
 		}
 		wg.Wait()
 		stop()
-		if n := admitted.Load(); n != 100 {
-			t.Errorf("%d callers: %d admitted, want 100", callers, n)
-		}
+		gatetest.Equal(t, admitted.Load(), 100, "%d callers: admitted", callers)
 		worked(t, g.Close(t.Context()))
 	}
 }
@@ -218,9 +216,7 @@ func TestOpenCircuitSendsNothing(t *testing.T) {
 	s.Continue()
 	for _, c := range unasked {
 		gatetest.ViaRedis(t, g, c)
-		if n := used(t, g, p, c.Key); n != 0 {
-			t.Errorf("%v is spent on a key of which Redis was not asked", n)
-		}
+		gatetest.Equal(t, used(t, g, p, c.Key), 0, "is spent on a key of which Redis was not asked")
 	}
 }
 
@@ -242,16 +238,10 @@ func TestCircuitClosesWithoutCallers(t *testing.T) {
 	if _, err := g.Decide(t.Context(), c); err != nil || last.Err == nil || last.Decision.Source != core.SourceLocal {
 		t.Errorf("%v, told %+v", err, last)
 	}
-	if kind := <-changes; kind != core.OpCircuitOpened {
-		t.Errorf("first %v", kind)
-	}
+	gatetest.Equal(t, <-changes, core.OpCircuitOpened, "first")
 	s.Continue()
-	if kind := <-changes; kind != core.OpCircuitClosed {
-		t.Errorf("then %v", kind)
-	}
-	if d := decide(t, g, c); d.Source != core.SourceRedis {
-		t.Errorf("decided by %v", d.Source)
-	}
+	gatetest.Equal(t, <-changes, core.OpCircuitClosed, "then")
+	gatetest.Equal(t, decide(t, g, c).Source, core.SourceRedis, "decided by")
 }
 
 // Sixteen charges of all algorithms, whether admitted, denied, reserved or cancelled, take one

@@ -133,9 +133,7 @@ func TestPing(t *testing.T) {
 		cluster := redistest.StartCluster(t, 1)
 		fails(t, redisGate(t, cluster.Nodes[0].Client(t), core.Config{}), "redis.NewClusterClient", true)
 		g := redisGate(t, cluster.Client(t), core.Config{Topology: core.TopologyOneServer})
-		if err := g.Ping(ctx); !errors.Is(err, core.ErrMisconfigured) {
-			t.Errorf("OneServer on a cluster: %v", err)
-		}
+		gatetest.Is(t, g.Ping(ctx), core.ErrMisconfigured, "OneServer on a cluster")
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -52,9 +53,7 @@ func TestCancelOfLogRewritesAtMost1000(t *testing.T) {
 		charge.Cost = 100
 		for i, want := range []int64{1200, 1100} {
 			cancel(t, held[i])
-			if n := used(t, g, charge.Policy, charge.Key); n != want {
-				t.Errorf("after %d cancels %d used, want %d", i+1, n, want)
-			}
+			gatetest.Equal(t, used(t, g, charge.Policy, charge.Key), want, "units used after %d cancels", i+1)
 		}
 		// The entries that were not refunded are intact.
 		c.Advance(time.Hour - 2*time.Second)
@@ -77,12 +76,8 @@ func TestReservationIsSettledOnce(t *testing.T) {
 				if r == nil {
 					t.Fatalf("%s: %s", l.name, show(d))
 				}
-				if err := r.Settle(t.Context(), 1, 2); !errors.Is(err, core.ErrCharge) {
-					t.Errorf("Settle with two costs for one charge: %v", err)
-				}
-				if err := r.Settle(t.Context(), -1); !errors.Is(err, core.ErrCharge) {
-					t.Errorf("Settle with a negative cost: %v", err)
-				}
+				gatetest.Is(t, r.Settle(t.Context(), 1, 2), core.ErrCharge, "Settle with two costs for one charge")
+				gatetest.Is(t, r.Settle(t.Context(), -1), core.ErrCharge, "Settle with a negative cost")
 				if name == "cancel" {
 					cancel(t, r)
 				} else {
@@ -90,9 +85,7 @@ func TestReservationIsSettledOnce(t *testing.T) {
 				}
 				want := debtOf(l.algorithm, 1+first)
 				for range 2 {
-					if n := used(t, g, policy, key); n != want {
-						t.Errorf("%s, %s: %d used, want %d", l.name, name, n, want)
-					}
+					gatetest.Equal(t, used(t, g, policy, key), want, "%s, %s: used", l.name, name)
 					cancel(t, r)
 					settle(t, r, 9)
 				}
@@ -202,9 +195,7 @@ func TestDebtsAddUp(t *testing.T) {
 		} {
 			p := limited(t, name, b.TokenBucket)
 			settle(t, charge(t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: b.Burst}), b.settled)
-			if n := used(t, g, p, newKey(t, "k")); n != b.want {
-				t.Errorf("%s: %d are used, want %d", name, n, b.want)
-			}
+			gatetest.Equal(t, used(t, g, p, newKey(t, "k")), b.want, "%s: are used", name)
 		}
 	})
 }
@@ -241,18 +232,14 @@ func TestDebtIsPaid(t *testing.T) {
 				t.Errorf("%T in the last window: %s", limit, show(d))
 			}
 			c.Advance(time.Minute)
-			if n := used(t, g, policy, key); n != 0 {
-				t.Errorf("%T: %d used after the debt", limit, n)
-			}
+			gatetest.Equal(t, used(t, g, policy, key), 0, "%T: used after the debt", limit)
 		}
 	})
 }
 
 func TestZeroReservation(t *testing.T) {
 	var r core.Reservation
-	if err := r.Settle(t.Context(), 1); !errors.Is(err, core.ErrCharge) {
-		t.Errorf("Settle with one cost for no charge: %v", err)
-	}
+	gatetest.Is(t, r.Settle(t.Context(), 1), core.ErrCharge, "Settle with one cost for no charge")
 	if err := errors.Join(r.Settle(t.Context()), r.Cancel(t.Context())); err != nil || r.Delay() != 0 {
 		t.Errorf("%v, delay %v", err, r.Delay())
 	}

@@ -235,16 +235,12 @@ func TestQueuedCallerThatLeavesIsNotCharged(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		leaver, stayer := q.enqueue(ctx, 0), q.enqueue(t.Context(), 1)
 		cancel()
-		if a := <-leaver; !errors.Is(a.err, context.Canceled) {
-			q.Errorf("%v", a.err)
-		}
+		gatetest.Is(q, (<-leaver).err, context.Canceled, "leaver")
 		q.passAll()
 		if a := <-stayer; !a.Allowed || a.Cause != nil {
 			q.Errorf("%+v", a)
 		}
-		if n := q.used(); n != 1 {
-			q.Errorf("%d used", n)
-		}
+		gatetest.Equal(q, q.used(), 1, "used")
 	})
 }
 
@@ -271,9 +267,7 @@ func TestLeavingABatchAffectsNoOtherCaller(t *testing.T) {
 			if a := <-answers[1-i]; !a.Allowed || a.Cause != nil {
 				q.Errorf("%+v", a)
 			}
-			if n := q.used(); n != 2 {
-				q.Errorf("%d used", n)
-			}
+			gatetest.Equal(q, q.used(), 2, "used")
 			leave[1-i]()
 		})
 	}
@@ -358,9 +352,7 @@ func TestBrokenBatchIsOneFailure(t *testing.T) {
 			}
 		}
 		q.failing.Store(false)
-		if n := q.used(); n != 0 {
-			t.Errorf("%d used", n)
-		}
+		gatetest.Equal(t, q.used(), 0, "used")
 	})
 }
 
@@ -451,9 +443,7 @@ func TestForeignValueDeniesOnlyItsCaller(t *testing.T) {
 						q.Errorf("%+v", a)
 					}
 				}
-				if n := q.used(); n != 2 {
-					q.Errorf("%d used", n)
-				}
+				gatetest.Equal(q, q.used(), 2, "used")
 			})
 		})
 	}

@@ -494,9 +494,7 @@ func TestThresholdsTakeNoRoundTrip(t *testing.T) {
 		decide(t, g, c)
 	}
 	l.want(t, g)
-	if n := scripts() - before; n != 77 {
-		t.Errorf("77 decisions below the thresholds ran %d scripts", n)
-	}
+	gatetest.Equal(t, scripts()-before, 77, "scripts of 77 decisions below the thresholds")
 	before = scripts()
 	for range 10 {
 		decide(t, g, c)

@@ -184,9 +184,7 @@ func TestBucketsOfAKeyShareABundle(t *testing.T) {
 		if len(states) != 3 || ttl < 59*time.Minute {
 			t.Errorf("%d buckets after a reset, which live for %v", len(states), ttl)
 		}
-		if n := used(t, g, charges[0].Policy, key); n != 60 {
-			t.Errorf("%d of the hour used", n)
-		}
+		gatetest.Equal(t, used(t, g, charges[0].Policy, key), 60, "of the hour used")
 		for _, c := range charges {
 			noError(t, g.Reset(t.Context(), c))
 		}

@@ -50,9 +50,7 @@ func (w *waiter) waits(ctx context.Context, n int64) time.Duration {
 		w.Error(err)
 	}
 	if !d.Allowed {
-		if waited := time.Since(start); waited != 0 {
-			w.Errorf("denied after %v", waited)
-		}
+		gatetest.Equal(w, time.Since(start), 0, "denied after")
 		return -1
 	}
 	return time.Since(start)
@@ -66,9 +64,7 @@ func (w *waiter) used() int64 {
 
 func (w *waiter) hasUsed(want int64) {
 	w.Helper()
-	if n := w.used(); n != want {
-		w.Errorf("%d used, want %d", n, want)
-	}
+	gatetest.Equal(w, w.used(), want, "used")
 }
 
 // queue starts goroutines that wait for n each, one after the other. It returns when each of them
@@ -122,9 +118,7 @@ func TestWaitsAsLongAsNeeded(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
-				if waited := w.waits(w.Context(), 10); waited != 0 {
-					t.Errorf("waited %v for units that were there", waited)
-				}
+				gatetest.Equal(t, w.waits(w.Context(), 10), 0, "waited for units that were there")
 				late, cancel := context.WithTimeout(w.Context(), tt.want-time.Microsecond)
 				defer cancel()
 				if waited := w.waits(late, tt.n); waited != -1 {
@@ -133,9 +127,7 @@ func TestWaitsAsLongAsNeeded(t *testing.T) {
 				w.hasUsed(10)
 				enough, cancel := context.WithTimeout(w.Context(), tt.want+time.Microsecond)
 				defer cancel()
-				if waited := w.waits(enough, tt.n); waited != tt.want {
-					t.Errorf("waited %v, want %v", waited, tt.want)
-				}
+				gatetest.Equal(t, w.waits(enough, tt.n), tt.want, "waited")
 			})
 		})
 	}
@@ -175,18 +167,12 @@ func TestFullLeakyQueueDeniesAtOnce(t *testing.T) {
 			go func() { done <- w.waits(w.Context(), 1) }()
 			synctest.Wait()
 		}
-		if waited := w.waits(w.Context(), 1); waited != -1 {
-			t.Errorf("waited %v in a full queue", waited)
-		}
+		gatetest.Equal(t, w.waits(w.Context(), 1), -1, "waited in a full queue")
 		w.hasUsed(3)
 		time.Sleep(time.Second)
-		if waited := w.waits(w.Context(), 1); waited != 2*time.Second {
-			t.Errorf("waited %v for the room that a departure left", waited)
-		}
+		gatetest.Equal(t, w.waits(w.Context(), 1), 2*time.Second, "waited for the room that a departure left")
 		for i := range 3 {
-			if waited := <-done; waited != time.Duration(i)*time.Second {
-				t.Errorf("waiter %d after %v", i, waited)
-			}
+			gatetest.Equal(t, <-done, time.Duration(i)*time.Second, "waiter %d after", i)
 		}
 	})
 }
@@ -195,9 +181,7 @@ func TestWaitDeniesAtOnceWhatNeverFits(t *testing.T) {
 	for _, tt := range limitsOfTen {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
-				if waited := w.waits(w.Context(), 12); waited != -1 {
-					t.Errorf("waited %v for more than the limit", waited)
-				}
+				gatetest.Equal(t, w.waits(w.Context(), 12), -1, "waited for more than the limit")
 				w.hasUsed(0)
 				w.spend(10)
 				late, cancel := context.WithTimeout(w.Context(), time.Minute)
@@ -211,15 +195,11 @@ func TestWaitDeniesAtOnceWhatNeverFits(t *testing.T) {
 		})
 	}
 	inBubble(t, core.DenyAll{}, func(t *testing.T, w *waiter) {
-		if waited := w.waits(w.Context(), 1); waited != -1 {
-			t.Errorf("waited %v for a policy that denies all", waited)
-		}
+		gatetest.Equal(t, w.waits(w.Context(), 1), -1, "waited for a policy that denies all")
 	})
 	inBubble(t, frozen(1), func(t *testing.T, w *waiter) {
 		w.spend(1)
-		if waited := w.waits(w.Context(), 1); waited != -1 {
-			t.Errorf("waited %v for a bucket that does not refill", waited)
-		}
+		gatetest.Equal(t, w.waits(w.Context(), 1), -1, "waited for a bucket that does not refill")
 	})
 }
 
@@ -253,9 +233,7 @@ func TestCancelledWaitRefunds(t *testing.T) {
 				if err := <-errs; !errors.Is(err, context.Canceled) {
 					t.Errorf("%v, want one of %v", err, context.Canceled)
 				}
-				if waited := time.Since(w.start); waited != time.Second {
-					t.Errorf("after %v", waited)
-				}
+				gatetest.Equal(t, time.Since(w.start), time.Second, "after")
 				w.hasUsed(9)
 				w.spend(1)
 			})
@@ -299,9 +277,7 @@ func TestWaitersForWindows(t *testing.T) {
 			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
 				after, _ := w.queue(10, 1)
 				for i, at := range after {
-					if want := time.Duration(i/3) * time.Minute; at != want {
-						t.Errorf("position %d after %v, want %v", i, at, want)
-					}
+					gatetest.Equal(t, at, (time.Duration(i/3) * time.Minute), "position %d after", i)
 				}
 			})
 		})
@@ -322,9 +298,7 @@ func TestWaitForSlowestPolicy(t *testing.T) {
 				if _, window := limit.(core.FixedWindow); window {
 					want = time.Minute
 				}
-				if waited := both.waits(t.Context(), 1); waited != want {
-					t.Errorf("waited %v, want %v", waited, want)
-				}
+				gatetest.Equal(t, both.waits(t.Context(), 1), want, "waited")
 			})
 		})
 	}
@@ -391,12 +365,8 @@ func TestCloseEndsWaits(t *testing.T) {
 				}()
 				<-w.reserved
 				worked(t, w.Close(t.Context()))
-				if err := <-errs; !errors.Is(err, core.ErrClosed) {
-					t.Errorf("Wait returns %v", err)
-				}
-				if n := w.cancels.Load(); n != tt.cancels {
-					t.Errorf("%d reservations went back, want %d", n, tt.cancels)
-				}
+				gatetest.Is(t, <-errs, core.ErrClosed, "Wait returns")
+				gatetest.Equal(t, w.cancels.Load(), tt.cancels, "reservations went back")
 			})
 		})
 	}
@@ -426,9 +396,7 @@ func TestWaiterMeetsTheBlock(t *testing.T) {
 		if !errors.Is(err, core.ErrDenied) || d.At(1).Allowed || d.RetryAfter() < time.Minute {
 			t.Errorf("%v, %s", err, show(d))
 		}
-		if n := w.cancels.Load(); n != 1 {
-			t.Errorf("%d reservations went back, want 1", n)
-		}
+		gatetest.Equal(t, w.cancels.Load(), 1, "reservations went back")
 	})
 }
 

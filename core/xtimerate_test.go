@@ -145,9 +145,7 @@ func TestSameAsXTimeRate(t *testing.T) {
 				}
 				last = ours
 			}
-			if last != tt.last {
-				t.Errorf("%q, want %q", last, tt.last)
-			}
+			gatetest.Equal(t, last, tt.last, "got")
 		})
 	}
 }

@@ -248,9 +248,7 @@ func TestInNetworks(t *testing.T) {
 		"[2001:db8::1]:80": true, "[2001:db8:0:ffff::1]:80": true, "[2001:db8:1::1]:80": false,
 		"@": false, "": false,
 	} {
-		if got := in(request(by(addr, "X-Any"))); got != want {
-			t.Errorf("%q: %v", addr, got)
-		}
+		gatetest.Equal(t, in(request(by(addr, "X-Any"))), want, "%q", addr)
 	}
 	whole := keyfunc.Must(keyfunc.Client{IPv6Bits: 128}.Key())
 	host := core.Must(keyfunc.InNetworks(whole, "2001:db8::1"))
@@ -270,9 +268,7 @@ func TestInNetworks(t *testing.T) {
 func TestOneOf(t *testing.T) {
 	of := core.Must(keyfunc.OneOf(keyfunc.RemoteIP(), "192.0.2.7", "192.0.2.8"))
 	for addr, want := range map[string]bool{"192.0.2.7:1": true, "192.0.2.8:1": true, "192.0.2.9:1": false, "": false} {
-		if got := of(request(by(addr, "X-Any"))); got != want {
-			t.Errorf("%q: %v", addr, got)
-		}
+		gatetest.Equal(t, of(request(by(addr, "X-Any"))), want, "%q", addr)
 	}
 	if _, err := keyfunc.OneOf(nil, "a"); err == nil {
 		t.Error("no key: no error")

@@ -363,9 +363,7 @@ func TestCutCases(t *testing.T) {
 					t.Errorf("%s, cut at %d: %+v of an estimate of %+v", c.Name, cut, got.Usage, got.Estimate)
 				}
 			case llm.OutcomeReported: // all but blank bytes had come
-				if got.Usage != c.usage() {
-					t.Errorf("%s, cut at %d: reported with %+v", c.Name, cut, got.Usage)
-				}
+				gatetest.Equal(t, got.Usage, c.usage(), "%s, cut at %d: reported with", c.Name, cut)
 			case llm.OutcomeFailed:
 				if c.Outcome != "failed" {
 					t.Errorf("%s, cut at %d: failed with %+v", c.Name, cut, got.Usage)
@@ -413,7 +411,5 @@ func TestCasesAreCharged(t *testing.T) {
 			})
 		}
 	}
-	if counted != 60 {
-		t.Errorf("%d cases have a cost", counted)
-	}
+	gatetest.Equal(t, counted, 60, "cases have a cost")
 }

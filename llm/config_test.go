@@ -148,8 +148,6 @@ func TestBudgetsVaryByPlansAlone(t *testing.T) {
 		t.Cleanup(func() { _ = gate.Close(t.Context()) })
 		m := core.Must(llm.New(llm.Config{Guard: nethttp.Config{Gate: gate, Plan: plan}, Budgets: []llm.Budget{budget}}))
 		ask(m)
-		if varies := hub.Varies.(func(*core.Policy) bool)(budget.Policy); varies != (plan != nil) {
-			t.Errorf("%s: varies %v", name, varies)
-		}
+		gatetest.Equal(t, hub.Varies.(func(*core.Policy) bool)(budget.Policy), (plan != nil), "%s: varies", name)
 	}
 }

@@ -391,9 +391,7 @@ func TestLoadPrices(t *testing.T) {
 			p := load(t, llm.PricesConfig{Paths: []string{priceFile(file)}})
 			for name, want := range c.Models {
 				got, ok := p.Model(name)
-				if ok != (want != nil) {
-					t.Errorf("%s: known %v", name, ok)
-				}
+				gatetest.Equal(t, ok, (want != nil), "%s: known", name)
 				if want == nil {
 					want = new(llm.Model)
 				}
@@ -477,9 +475,7 @@ func TestPricesReload(t *testing.T) {
 			if got, unknown := m.Cost(llm.Bill{Model: "m", Usage: llm.Usage{Input: 10}}); got != want || len(unknown) > 0 {
 				t.Errorf("%d, want %d; unknown %q", got, want, unknown)
 			}
-			if len(told) != events {
-				t.Errorf("%d events, want %d", len(told), events)
-			}
+			gatetest.Equal(t, len(told), events, "events")
 			for range len(told) {
 				<-told
 			}
@@ -506,9 +502,7 @@ func TestModelsBeforePrices(t *testing.T) {
 			cfg.Models = map[string]llm.Model{"large": {Tariff: llm.Tariff{Price: each}}}
 		})
 		r.answer = chat(1, 1)
-		if response := r.post(chatPath, `{"model":"unpriced"}`); response.StatusCode != 404 {
-			t.Errorf("status %d", response.StatusCode)
-		}
+		gatetest.Equal(t, r.post(chatPath, `{"model":"unpriced"}`).StatusCode, 404, "status")
 		read(t, r.post(chatPath, `{"model":"`+model+`"}`))
 		report := r.want(llm.OutcomeReported, llm.Usage{Input: 1, Output: 1}, want[0])
 		if report.Cost != want[0] || report.Estimate.Output != want[1] {
@@ -530,8 +524,6 @@ func TestListedModelsLearn(t *testing.T) {
 		model string
 		want  int64
 	}{{"large", 4096}, {"large", 256}, {"acme/large", 256}, {"old", 4096}} {
-		if got := estimate(c.model); got != c.want {
-			t.Errorf("%s: %d, want %d", c.model, got, c.want)
-		}
+		gatetest.Equal(t, estimate(c.model), c.want, "%s", c.model)
 	}
 }

@@ -213,9 +213,7 @@ func TestStackedGuardsWithModelHeaders(t *testing.T) {
 		first(second(http.HandlerFunc(ok))), second(first(http.HandlerFunc(ok))), first(second(http.HandlerFunc(ok))),
 	} {
 		want := fmt.Sprintf("requests %d/5 %ds, tokens %d/350", 4-i, 12*(i+1), max(200-150*i, 50)) // the last one is denied
-		if got := modelLimits(t, get(h)); got != want {
-			t.Errorf("request %d: %s, want %s", i, got, want)
-		}
+		gatetest.Equal(t, modelLimits(t, get(h)), want, "request %d", i)
 	}
 }
 

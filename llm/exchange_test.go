@@ -3,7 +3,6 @@ package llm_test
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -213,9 +212,7 @@ func TestUpstreamIsSettled(t *testing.T) {
 func TestFlushThatNothingSupports(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 1000, nil)
 	metered := r.meter.Handler(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
-			t.Errorf("error %v", err)
-		}
+		gatetest.Is(t, http.NewResponseController(w).Flush(), http.ErrNotSupported, "error")
 		failure(500)(w, q)
 	}))
 	r.serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

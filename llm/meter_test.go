@@ -154,9 +154,7 @@ func (r *rig) unasked() {
 	if len(r.asked) > 0 || len(r.reports) > 0 {
 		r.Errorf("the upstream was asked %q, %d reports", r.asked, len(r.reports))
 	}
-	if n := r.used(); n != 0 {
-		r.Errorf("%d units are used", n)
-	}
+	gatetest.Equal(r, r.used(), 0, "units are used")
 }
 
 // used returns what acme has used of the budget.
@@ -263,9 +261,7 @@ func TestWholeAnswerIsNotEnded(t *testing.T) {
 				fmt.Fprint(w, whole[last:])
 			})
 			got := read(t, r.post(c.path, `{"model":"m","stream":true,"stream_options":{"include_usage":true}}`))
-			if got != whole {
-				t.Errorf("%s: the client was sent %s", c.transcript, got)
-			}
+			gatetest.Equal(t, got, whole, "%s: the client was sent", c.transcript)
 			if report := <-r.reports; report.Outcome != llm.OutcomeReported ||
 				report.Usage.Output < 2 {
 				t.Errorf("%s: %+v", c.transcript, report)

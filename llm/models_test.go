@@ -55,9 +55,7 @@ func TestDowngrade(t *testing.T) {
 					fmt.Sprint(response.Header.Values(llm.ModelHeader)) != "[small]" {
 					t.Errorf("%d, %s", response.StatusCode, response.Header)
 				}
-				if want := strings.Replace(body, `"large"`, `"small"`, 1); r.asked[0] != want {
-					t.Errorf("the server was asked\n%s, want\n%s", r.asked[0], want)
-				}
+				gatetest.Equal(t, r.asked[0], strings.Replace(body, `"large"`, `"small"`, 1), "the server was asked")
 				report := r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 2}, 6)
 				if report.Request.Model != "small" || report.Request.Asked != "large" {
 					t.Errorf("the report has %+v", report.Request)
@@ -89,9 +87,7 @@ func TestDowngradedStream(t *testing.T) {
 		t.Errorf("the server was asked %s", r.asked[0])
 	}
 	r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 20}, 33)
-	if got := fmt.Sprint(r.peekUsed()); got != "[33 0]" {
-		t.Errorf("%s are used", got)
-	}
+	gatetest.Equal(t, fmt.Sprint(r.peekUsed()), "[33 0]", "are used")
 }
 
 // What cannot be downgraded is refused, and spends nothing.
@@ -128,9 +124,7 @@ func TestNoDowngrade(t *testing.T) {
 				cfg.Downgrade = func(q *http.Request, a *nethttp.Admission) string {
 					asked++
 					for d := range a.Denials() {
-						if d.Policy.Name() != "budget" {
-							t.Errorf("%s denies", d.Policy.Name())
-						}
+						gatetest.Equal(t, d.Policy.Name(), "budget", "denies")
 					}
 					return inner(q, a)
 				}
@@ -140,9 +134,7 @@ func TestNoDowngrade(t *testing.T) {
 			if body := read(t, response); response.StatusCode < 400 || !strings.Contains(body, c.want) || asked != 1 {
 				t.Errorf("asked %d times: %d %s", asked, response.StatusCode, body)
 			}
-			if h := response.Header.Get(llm.ModelHeader); h != "" {
-				t.Errorf("the refusal names the model %s", h)
-			}
+			gatetest.Equal(t, response.Header.Get(llm.ModelHeader), "", "the refusal names the model")
 			if n := r.used(); n != 75 || len(r.asked) > 0 {
 				t.Errorf("%d units are used, the server was asked %q", n, r.asked)
 			}
@@ -353,13 +345,9 @@ func TestRequestIsVisible(t *testing.T) {
 		Format: llm.FormatOpenAIChat, Estimate: report.Estimate,
 	}
 	for _, where := range []string{"Plan", "Block", "Rule", "Cost", "Cap", "Budget", "Skip", "handler"} {
-		if seen[where] != want {
-			t.Errorf("%s sees %+v, want %+v", where, seen[where], want)
-		}
+		gatetest.Equal(t, seen[where], want, "%s sees", where)
 	}
-	if report.Request != want {
-		t.Errorf("the report has %+v", report.Request)
-	}
+	gatetest.Equal(t, report.Request, want, "the report has")
 	if _, ok := llm.RequestFrom(t.Context()); ok {
 		t.Error("a request was seen where there is none")
 	}
@@ -459,9 +447,7 @@ plans:
 			t.Errorf("%s: status %d", step.model, status)
 		}
 	}
-	if got := strings.Join(limits, ", "); got != "1 30 1, 3 1000 0, 3 1000 0, 3 1000 0" {
-		t.Errorf("the limits were %s", got)
-	}
+	gatetest.Equal(t, strings.Join(limits, ", "), "1 30 1, 3 1000 0, 3 1000 0, 3 1000 0", "the limits were")
 }
 
 // A cap may be for each model, and for streams only.

@@ -71,9 +71,7 @@ func TestFrameworks(t *testing.T) {
 				!strings.Contains(body, `"insufficient_quota"`) {
 				t.Errorf("%d %s", status, body)
 			}
-			if response := r.post(chatPath, `{`); response.StatusCode != 400 {
-				t.Errorf("status %d", response.StatusCode)
-			}
+			gatetest.Equal(t, r.post(chatPath, `{`).StatusCode, 400, "status")
 		})
 	}
 }
@@ -105,9 +103,7 @@ func TestContextOfTheHandler(t *testing.T) {
 			pattern <- fmt.Sprint(q.Pattern, " ", q.PathValue("rest"), " ", q.MultipartForm != nil)
 		}))
 		read(t, r.post(chatPath, streamed))
-		if got := <-pattern; got != "POST /v1/chat/{rest...} completions true" {
-			t.Errorf("%v: pattern %q", abort, got)
-		}
+		gatetest.Equal(t, <-pattern, "POST /v1/chat/{rest...} completions true", "%v: pattern", abort)
 		<-r.reports
 	}
 }
@@ -160,9 +156,7 @@ func TestEventHasItsRequest(t *testing.T) {
 		mux.ServeHTTP(httptest.NewRecorder(),
 			q.WithContext(context.WithValue(q.Context(), tenantName{}, "acme")))
 	}
-	if got := strings.Join(events, ", "); got != "response of acme: reported" {
-		t.Error(got)
-	}
+	gatetest.Equal(t, strings.Join(events, ", "), "response of acme: reported", "got")
 }
 
 // The rules of the Meter's guard are settled by what the handler has responded, when its context has
@@ -272,9 +266,7 @@ func TestClientLeavesBeforeItsBudgetAnswers(t *testing.T) {
 			if event := r.want(llm.OutcomeLeft, llm.Usage{}, 0); event.Estimate.Output == 0 || event.HTTP == nil {
 				t.Errorf("%+v", event)
 			}
-			if w.Code != 503 {
-				t.Errorf("status %d", w.Code)
-			}
+			gatetest.Equal(t, w.Code, 503, "status")
 			key := core.Must(core.NewKey(core.Must(tenant(q))))
 			gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, running, key) == 0 })
 		}

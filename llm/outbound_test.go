@@ -96,9 +96,7 @@ func TestOutboundCases(t *testing.T) {
 					return
 				}
 				gatetest.NoError(t, err)
-				if body := read(t, res); body != string(c.shown()) {
-					t.Errorf("the caller got\n%s", body)
-				}
+				gatetest.Equal(t, read(t, res), string(c.shown()), "the caller got")
 				want := c.usage().Total()
 				for _, o := range c.Also {
 					want += o.usage().Total()
@@ -275,9 +273,7 @@ func TestOutboundBodies(t *testing.T) {
 			continue
 		}
 		_ = res.Body.Close()
-		if sent != c.body {
-			t.Errorf("%s: sent %q", name, sent)
-		}
+		gatetest.Equal(t, sent, c.body, "%s: sent", name)
 	}
 	r, _ := http.NewRequest(http.MethodPost, client.url+chatPath, nil)
 	if res, err := client.rt.RoundTrip(r); err != nil {

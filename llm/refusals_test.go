@@ -34,9 +34,7 @@ func readAPIError(t *testing.T, r *http.Response) apiError {
 	if err := json.Unmarshal([]byte(body(t, r)), &e); err != nil || e.Error.Message == "" {
 		t.Errorf("%+v: %v", e, err)
 	}
-	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
-		t.Errorf("Content-Type %q", kind)
-	}
+	gatetest.Equal(t, r.Header.Get("Content-Type"), "application/json", "Content-Type")
 	return e
 }
 
@@ -291,9 +289,7 @@ func TestStreamEndsByWhatOthersHold(t *testing.T) {
 				r.spend(c.spent)
 			}
 			r.answer = events(30, nil)
-			if body := read(t, r.post(chatPath, small)); !strings.Contains(body, `"code":"`+c.code+`"`) {
-				t.Errorf("the stream ended with %s", body)
-			}
+			gatetest.Contains(t, read(t, r.post(chatPath, small)), `"code":"`+c.code+`"`, "the stream ended with")
 			close(goOn)
 			if other != nil {
 				read(t, other)
@@ -447,9 +443,7 @@ func TestRefusalsOfEveryFormat(t *testing.T) {
 			if kind := response.Header.Get("X-Amzn-Errortype"); strings.HasSuffix(c.path, "/converse") && kind != faults[c.status] {
 				t.Errorf("the type is %q", kind)
 			}
-			if len(r.asked) != asked {
-				t.Errorf("the upstream was asked %d times", len(r.asked))
-			}
+			gatetest.Equal(t, len(r.asked), asked, "requests of the upstream")
 		})
 	}
 }

@@ -198,9 +198,7 @@ func TestPanicsOfFunctions(t *testing.T) {
 			r := newRig(t, core.UnitTokens, 1000, c.change)
 			func() {
 				defer func() {
-					if p := recover(); p != "own" {
-						t.Errorf("panic %v", p)
-					}
+					gatetest.Equal(t, recover(), "own", "panic")
 				}()
 				q := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(streamed))
 				q.Header.Set("X-Tenant", "acme")
@@ -282,9 +280,7 @@ func TestBudgetsThatDoNotApply(t *testing.T) {
 		t.Errorf("the client was sent %s", body)
 	}
 	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 20}, 27)
-	if got := fmt.Sprint(r.peekUsed()[:3]); got != "[27 0 0]" {
-		t.Errorf("%s are used", got)
-	}
+	gatetest.Equal(t, fmt.Sprint(r.peekUsed()[:3]), "[27 0 0]", "are used")
 }
 
 // Bodies of one tenant that stall take no more of MaxBodies than they leave to others.
@@ -323,9 +319,7 @@ func TestATenantCannotFillMaxBodies(t *testing.T) {
 				ends <- code
 			}()
 			if _, err := io.WriteString(client, strings.Repeat(" ", size/2+1)); err != nil {
-				if code := <-refused; code != http.StatusServiceUnavailable {
-					t.Errorf("%d", code)
-				}
+				gatetest.Equal(t, <-refused, http.StatusServiceUnavailable, "got")
 				<-ends
 				break
 			}
@@ -334,16 +328,12 @@ func TestATenantCannotFillMaxBodies(t *testing.T) {
 		if stalled < 2 || stalled > 5 {
 			t.Errorf("%d bodies of a tenant fit", stalled)
 		}
-		if code := post("globex", strings.NewReader(whole)); code != http.StatusOK {
-			t.Errorf("another tenant gets %d", code)
-		}
+		gatetest.Equal(t, post("globex", strings.NewReader(whole)), http.StatusOK, "another tenant gets")
 		for _, c := range clients {
 			c.CloseWithError(io.ErrUnexpectedEOF)
 			<-ends
 		}
-		if code := post("acme", strings.NewReader(whole)); code != http.StatusOK {
-			t.Errorf("after its bodies: %d", code)
-		}
+		gatetest.Equal(t, post("acme", strings.NewReader(whole)), http.StatusOK, "after its bodies")
 	}
 }
 
@@ -417,9 +407,7 @@ func TestSlowBodiesAreCut(t *testing.T) {
 					}
 				}()
 				response := gatetest.Must(http.ReadResponse(bufio.NewReader(near), nil))(t)
-				if response.StatusCode != c.status {
-					t.Errorf("%d, want %d", response.StatusCode, c.status)
-				}
+				gatetest.Equal(t, response.StatusCode, c.status, "got")
 			})
 		})
 	}
@@ -439,9 +427,7 @@ func TestStatedLengthTakesNoMemory(t *testing.T) {
 			q.ContentLength = size
 			h.ServeHTTP(w, q)
 			body.Close() // as a server does
-			if w.Code != http.StatusBadRequest {
-				t.Errorf("status %d", w.Code)
-			}
+			gatetest.Equal(t, w.Code, http.StatusBadRequest, "status")
 		})
 		if _, err := client.Write([]byte("{")); err != nil {
 			t.Error(err)

@@ -98,9 +98,7 @@ func TestOverrunDebt(t *testing.T) {
 	if report := r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 12}, 15); !report.Indebted {
 		t.Error("it is not indebted")
 	}
-	if response := r.post(chatPath, small); response.StatusCode != 429 {
-		t.Errorf("status %d", response.StatusCode)
-	}
+	gatetest.Equal(t, r.post(chatPath, small).StatusCode, 429, "status")
 }
 
 // With OverrunEnd a stream without room ends between two events, with an error of its format, and
@@ -259,13 +257,9 @@ func TestEstimateAboveTheLimit(t *testing.T) {
 			response.Header.Get("Retry-After"))
 	}
 	clock.Advance(90*time.Second - time.Microsecond)
-	if response := r.post(chatPath, q); response.StatusCode != 429 {
-		t.Errorf("status %d before the debt is paid", response.StatusCode)
-	}
+	gatetest.Equal(t, r.post(chatPath, q).StatusCode, 429, "status before the debt is paid")
 	clock.Advance(time.Microsecond)
-	if response := r.post(chatPath, q); response.StatusCode != 200 {
-		t.Errorf("status %d once the debt is paid", response.StatusCode)
-	}
+	gatetest.Equal(t, r.post(chatPath, q).StatusCode, 200, "status once the debt is paid")
 }
 
 // While Redis fails a running charge is put off, the stream goes on, and the end is settled.
@@ -390,8 +384,6 @@ func TestOverrunHeedsRaisesThatEnd(t *testing.T) {
 			runtime.Gosched()
 		}
 		close(goOn)
-		if body := read(t, response); !strings.Contains(body, `"`+c.kind+`"`) {
-			t.Errorf("a raise of %v: the client was sent %s", c.lasts, body)
-		}
+		gatetest.Contains(t, read(t, response), `"`+c.kind+`"`, "a raise of %v: the client was sent", c.lasts)
 	}
 }

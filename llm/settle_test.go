@@ -2,7 +2,6 @@ package llm_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -72,9 +71,7 @@ func TestClientLeavesBeforeTheResponse(t *testing.T) {
 		if response, err := plainClient.Do(r.request(chatPath, streamed).WithContext(ctx)); err == nil {
 			_, err = io.ReadAll(response.Body)
 			response.Body.Close()
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: %v", name, err)
-			}
+			gatetest.Is(t, err, context.Canceled, "%s", name)
 		}
 		t.Log(name)
 		r.want(llm.OutcomeCut, llm.Usage{Input: 3, CacheRead: 20, CacheWrite: 100}, before+123)
@@ -131,19 +128,13 @@ func TestDrain(t *testing.T) {
 			}
 			<-left
 			key := r.charge().Key
-			if n := holders(t, slots, key); n != 1 {
-				t.Errorf("%d hold a slot", n)
-			}
-			if n := r.used(); n != 53 {
-				t.Errorf("%d units are used while the response is read on", n)
-			}
+			gatetest.Equal(t, holders(t, slots, key), 1, "hold a slot")
+			gatetest.Equal(t, r.used(), 53, "units are used while the response is read on")
 			close(gone)
 			if report := r.want(c.outcome, c.usage, c.usage.Total()); !report.Drained {
 				t.Error("it was not drained")
 			}
-			if n := holders(t, slots, key); n != 0 {
-				t.Errorf("%d hold a slot afterwards", n)
-			}
+			gatetest.Equal(t, holders(t, slots, key), 0, "hold a slot afterwards")
 		})
 	}
 }
@@ -272,15 +263,11 @@ func TestStreamKeepsItsHold(t *testing.T) {
 		}
 		m.Handler(events(6, func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(time.Hour)
-			if n := used(); n != 18 {
-				t.Errorf("%d units are used after an hour", n)
-			}
+			gatetest.Equal(t, used(), 18, "units are used after an hour")
 			chat(7, 11)(w, r)
 		})).ServeHTTP(httptest.NewRecorder(), q)
 		time.Sleep(time.Hour)
-		if n := used(); n != 18 {
-			t.Errorf("%d units are used afterwards", n)
-		}
+		gatetest.Equal(t, used(), 18, "units are used afterwards")
 	})
 }
 
@@ -294,13 +281,9 @@ func TestAbandonedHoldsGoBack(t *testing.T) {
 	})
 	r.handle(events(6, func(w http.ResponseWriter, q *http.Request) {
 		clock.Advance(time.Minute - time.Microsecond)
-		if n := r.used(); n != 18 {
-			t.Errorf("%d units are used before the hold ends", n)
-		}
+		gatetest.Equal(t, r.used(), 18, "units are used before the hold ends")
 		clock.Advance(time.Microsecond)
-		if n := r.used(); n != 0 {
-			t.Errorf("%d units are used after the hold", n)
-		}
+		gatetest.Equal(t, r.used(), 0, "units are used after the hold")
 		chat(7, 11)(w, q)
 	}))
 	read(t, r.post(chatPath, small))

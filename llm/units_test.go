@@ -77,9 +77,7 @@ func TestDenialSpendsNothing(t *testing.T) {
 			})
 			first := r.post(chatPath, streamed, "X-User", "ann") // is charged 1, 3, 50, 103 and 53
 			before := fmt.Sprint(r.peekUsed())
-			if before != "[1 3 50 103 53]" {
-				t.Errorf("%s are used", before)
-			}
+			gatetest.Equal(t, before, "[1 3 50 103 53]", "are used")
 			names := `policy \"` + denier + `\"`
 			if denier == "slots" {
 				names = "All 1 concurrent requests are in use."
@@ -87,9 +85,7 @@ func TestDenialSpendsNothing(t *testing.T) {
 			if status, body := r.ask(chatPath, streamed, "X-User", "ann"); status != 429 || !strings.Contains(body, names) {
 				t.Errorf("%d %s", status, body)
 			}
-			if after := fmt.Sprint(r.peekUsed()); after != before {
-				t.Errorf("%s are used after the denial", after)
-			}
+			gatetest.Equal(t, fmt.Sprint(r.peekUsed()), before, "are used after the denial")
 			key := core.Must(core.NewKey(core.Must(tenant(r.request(chatPath, "")))))
 			if holders, _, err := s.semaphore.Holders(t.Context(), key); len(holders) != 1 ||
 				err != nil {
@@ -98,9 +94,7 @@ func TestDenialSpendsNothing(t *testing.T) {
 			close(goOn)
 			read(t, first)
 			<-r.reports
-			if after := fmt.Sprint(r.peekUsed()); after != "[1 3 2 7 5]" {
-				t.Errorf("%s are used at the end", after)
-			}
+			gatetest.Equal(t, fmt.Sprint(r.peekUsed()), "[1 3 2 7 5]", "are used at the end")
 		})
 	}
 }

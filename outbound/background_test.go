@@ -135,9 +135,7 @@ func TestBackgroundLeavesTheLine(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		if n := tr.Waiting(); n != 2 {
-			t.Errorf("%d requests wait, want 2", n)
-		}
+		gatetest.Equal(t, tr.Waiting(), 2, "requests wait")
 		cancel()
 		all.Wait()
 		if first, second := <-sent, <-sent; first != "first" || second != "next" || tr.Waiting() != 0 {

@@ -195,9 +195,7 @@ func TestFailureModes(t *testing.T) {
 					t.Errorf("%v: %+v", c.mode, busy)
 				}
 			}
-			if sent != c.sent {
-				t.Errorf("%v: %d sent, want %d", c.mode, sent, c.sent)
-			}
+			gatetest.Equal(t, sent, c.sent, "%v: sent", c.mode)
 		}
 	}
 }
@@ -219,9 +217,7 @@ func TestCooldownIsABlockToLift(t *testing.T) {
 				t.Errorf("%v is blocked, %v, want %v", b.Key, err, want)
 			}
 		}
-		if blocked != 1 {
-			t.Errorf("%d keys are blocked", blocked)
-		}
+		gatetest.Equal(t, blocked, 1, "keys are blocked")
 		gatetest.NoError(t, operator.Reset(t.Context(), core.Charge{Policy: p, Key: want}))
 		gatetest.Eventually(t, "the cooldown is lifted", func() bool {
 			_, err := get(t, r.tr, r.URL)

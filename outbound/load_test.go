@@ -188,9 +188,7 @@ func TestProviderIsUsedToItsLimits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p, l := aProvider()
 			l.For = 4 * time.Second
-			if fault := useToTheLimits(t, p, l.inMemory(t, p)); fault != "" {
-				t.Error(fault)
-			}
+			gatetest.Equal(t, useToTheLimits(t, p, l.inMemory(t, p)), "", "got")
 		})
 	})
 	t.Run("replicas", func(t *testing.T) {

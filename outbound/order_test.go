@@ -229,9 +229,7 @@ func TestGivingUpGivesBack(t *testing.T) {
 					(<-ctxs)()
 				}
 				done.Wait()
-				if n := tr.Waiting(); n != 0 {
-					t.Errorf("%d still wait", n)
-				}
+				gatetest.Equal(t, tr.Waiting(), 0, "still wait")
 				gatetest.Eventually(t, "everything is given back", func() bool {
 					return used() == before && holders(t, slot, u.URL) == 0
 				})

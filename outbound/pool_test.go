@@ -246,9 +246,7 @@ func TestPoolLeavesARefusalOfOneRequest(t *testing.T) {
 					t.Errorf("%q refuse: %q, %v", c.refuse, text, err)
 				}
 			}
-			if asked.String() != "ab"+"ab"+"a" {
-				t.Errorf("asked %s", asked.String())
-			}
+			gatetest.Equal(t, asked.String(), "ab"+"ab"+"a", "asked")
 		})
 	}
 }

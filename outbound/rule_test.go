@@ -40,15 +40,11 @@ func TestMeteredRule(t *testing.T) {
 		key := gatetest.Key(t, account.Parts()[0], "m")
 		used := func() string { return fmt.Sprint(standing(t, g, tokens, key).Used, standing(t, g, requests, key).Used) }
 		res := roundTrip(t, r.tr, q)
-		if n := used(); n != "10 1" {
-			t.Errorf("%s tokens and requests are spent by a request that runs", n)
-		}
+		gatetest.Equal(t, used(), "10 1", "tokens and requests are spent by a request that runs")
 		_ = res.Body.Close()
 		gatetest.Eventually(t, "the tokens are settled", func() bool { return used() == "4 1" })
 		for range 2 {
-			if model := <-models; model != "m" {
-				t.Errorf("the model is %q", model)
-			}
+			gatetest.Equal(t, <-models, "m", "the model is")
 			gatetest.Must(r.tr.RoundTrip(q))(t)
 		}
 		if busy := r.busy("/m", "tokens"); busy.After != core.Never || !busy.At.IsZero() || busy.Spent {
@@ -111,9 +107,7 @@ func TestCostAndSkip(t *testing.T) {
 		r.want("", 200)
 		gatetest.Eventually(t, "the clamped cost is settled", func() bool { return r.used(clamped.Policy) == 0 })
 		for i, want := range []int64{0, 7, 0, 0} {
-			if n := r.used(rules[i].Policy); n != want {
-				t.Errorf("%s: %d spent, want %d", rules[i].Policy.Name(), n, want)
-			}
+			gatetest.Equal(t, r.used(rules[i].Policy), want, "%s: spent", rules[i].Policy.Name())
 		}
 	})
 }
@@ -174,9 +168,7 @@ func TestClampChargesTheRest(t *testing.T) {
 				t.Fatal(err)
 			}
 			key, _ := outbound.ByHost(request(t, t.Context(), "http://example.com/"))
-			if used := standing(t, g, c.rule.Policy, key).Used; used != c.used {
-				t.Errorf("%d spent, want %d", used, c.used)
-			}
+			gatetest.Equal(t, standing(t, g, c.rule.Policy, key).Used, c.used, "spent")
 		})
 	}
 }
@@ -330,9 +322,7 @@ func TestNilBase(t *testing.T) {
 	}
 	tr.CloseIdleConnections()
 	_, err := get(t, transport(t, outbound.Config{Gate: closedGate(t)}), u.URL)
-	if !errors.Is(err, core.ErrClosed) {
-		t.Errorf("a closed Gate: %v", err)
-	}
+	gatetest.Is(t, err, core.ErrClosed, "a closed Gate")
 }
 
 func closedGate(t *testing.T) *core.Gate {

@@ -109,16 +109,12 @@ func TestSlotComesBack(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				res := roundTrip(t, tr, request(t, ctx, u.URL))
-				if n := holders(t, slot, u.URL); n != 1 {
-					t.Errorf("%d slots are held by a stream", n)
-				}
+				gatetest.Equal(t, holders(t, slot, u.URL), 1, "slots are held by a stream")
 				_, err := get(t, tr, u.URL)
 				wantBusy(t, err, "streams")
 				end(t, res, more, cancel)
 				gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
-				if cost := <-settled; cost != 10 {
-					t.Errorf("settled from %d", cost)
-				}
+				gatetest.Equal(t, <-settled, 10, "settled from")
 				key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
 				gatetest.Eventually(t, "the rule is settled", func() bool { return standing(t, g, policy, key).Used == 3 })
 				_ = res.Body.Close()
@@ -273,9 +269,7 @@ func TestUpgrade(t *testing.T) {
 		if line, err := lines.ReadString('\n'); line != "HELLO\n" || err != nil {
 			t.Errorf("%q, %v", line, err)
 		}
-		if n := holders(t, slot, u.URL); n != 1 {
-			t.Errorf("%d slots are held", n)
-		}
+		gatetest.Equal(t, holders(t, slot, u.URL), 1, "slots are held")
 		half, ok := res.Body.(interface{ CloseWrite() error }) // as httputil.ReverseProxy asks
 		if !ok || half.CloseWrite() != nil {
 			t.Errorf("%T cannot be closed for writing", res.Body)

@@ -119,9 +119,7 @@ func TestRetry(t *testing.T) {
 				}
 				_ = res.Body.Close()
 				gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
-				if n := standing(t, g, policy, core.Must(outbound.ByHost(r))).Used; n != int64(c.sent) {
-					t.Errorf("%d spent", n)
-				}
+				gatetest.Equal(t, standing(t, g, policy, core.Must(outbound.ByHost(r))).Used, int64(c.sent), "spent")
 			})
 		})
 	}
@@ -181,9 +179,7 @@ func TestRemainingLowers(t *testing.T) {
 						t.Errorf("response %d tells %q: %d left, want %d", i, told, 100-r.used(policy), c.left)
 					}
 				}
-				if lowered != 37+15+38 {
-					t.Errorf("%d units were spent for it", lowered)
-				}
+				gatetest.Equal(t, lowered, 37+15+38, "units were spent for it")
 				r.busy("", "a")
 			})
 		})
@@ -280,9 +276,7 @@ func TestRemainingLowersTheRuleThatNamesIt(t *testing.T) {
 			r.push(refuse(200, "", c.told...))
 			r.want("", 200)
 			for i, want := range c.used {
-				if n := r.used(rules[i].Policy); n != want {
-					t.Errorf("rule %d: %d used, want %d", i, n, want)
-				}
+				gatetest.Equal(t, r.used(rules[i].Policy), want, "rule %d: used", i)
 			}
 		})
 	}

@@ -1,7 +1,6 @@
 package plans_test
 
 import (
-	"errors"
 	"path/filepath"
 	"testing"
 
@@ -31,9 +30,7 @@ func TestHangingFile(t *testing.T) {
 	reloaded := make(chan error)
 	go func() { reloaded <- book.Reload() }()
 	hanging.Returns("Close", book.Close)
-	if err := <-reloaded; !errors.Is(err, plans.ErrClosed) {
-		t.Errorf("Reload: %v", err)
-	}
+	gatetest.Is(t, <-reloaded, plans.ErrClosed, "Reload")
 	if book.Set() != other {
 		t.Error("the file was read")
 	}

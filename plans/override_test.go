@@ -185,9 +185,7 @@ func TestOverrideFaults(t *testing.T) {
 			expect(t, p, "acme", free)
 		})
 	}
-	if err := p.SetOverride(t.Context(), "", plans.Override{Plan: "pro"}); !errors.Is(err, plans.ErrTenant) {
-		t.Error(err)
-	}
+	gatetest.Is(t, p.SetOverride(t.Context(), "", plans.Override{Plan: "pro"}), plans.ErrTenant, "got")
 }
 
 // An override that is over by Redis's clock is an error, and the one before stays.
@@ -391,9 +389,7 @@ func TestRedisThatIsDownAsksNoResolve(t *testing.T) {
 				time.Sleep(1100 * time.Millisecond)
 				synctest.Wait()
 			}
-			if n := calls.Load(); n != want {
-				t.Errorf("Resolve was called %d times, want %d", n, want)
-			}
+			gatetest.Equal(t, calls.Load(), want, "calls of Resolve")
 		}
 		ask(30, 1) // in half a TTL
 		if n := polls.Load(); n < 66 {

@@ -71,9 +71,7 @@ func limit(t testing.TB, p *plans.Book, tenant string) core.Algorithm {
 
 func expect(t testing.TB, p *plans.Book, tenant string, want core.Algorithm) {
 	t.Helper()
-	if got := limit(t, p, tenant); got != want {
-		t.Errorf("%s has %v, want %v", tenant, got, want)
-	}
+	gatetest.Equal(t, limit(t, p, tenant), want, "%s has", tenant)
 }
 
 // seen collects events.
@@ -139,9 +137,7 @@ func TestTenantsHaveTheLimitsOfTheirPlans(t *testing.T) {
 		}
 	}
 	expect(t, p, "nobody", free)
-	if n := d.calls.Load(); n != 4 {
-		t.Errorf("%d calls for 4 tenants", n)
-	}
+	gatetest.Equal(t, d.calls.Load(), 4, "calls for 4 tenants")
 	plan := gatetest.Must(p.For(t.Context(), "acme"))(t)
 	if l := plan.Algorithm("unmentioned"); l != nil {
 		t.Errorf("a policy that no plan mentions has %v", l)
@@ -203,9 +199,7 @@ func TestLastKnownPlanHoldsWhileResolveFails(t *testing.T) {
 		for i, want := range []time.Duration{300 * time.Millisecond, 0, 0} {
 			began := time.Now()
 			expect(t, p, "acme", pro)
-			if took := time.Since(began); took != want {
-				t.Errorf("decision %d waited %v, want %v", i, took, want)
-			}
+			gatetest.Equal(t, time.Since(began), want, "decision %d waited", i)
 			time.Sleep(2 * time.Second)
 		}
 		if e := s.take(plans.OpResolve); len(e) == 0 || !errors.Is(e[0].Err, errDown) || e[0].Tenant != "acme" {
@@ -261,9 +255,7 @@ func TestResolveThatIgnoresItsContext(t *testing.T) {
 		defer p.Close()
 		began := time.Now()
 		expect(t, p, "acme", free)
-		if took := time.Since(began); took != 1600*time.Millisecond {
-			t.Errorf("it waited %v", took)
-		}
+		gatetest.Equal(t, time.Since(began), 1600*time.Millisecond, "it waited")
 	})
 }
 
@@ -414,9 +406,7 @@ func TestChain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := gatetest.Must(book.For(t.Context(), c.outermost, c.inner...))(t)
 			for policy, want := range map[string]core.Algorithm{"api": c.api, "org-month": c.month, "team-day": c.day} {
-				if got := plan.Algorithm(policy); got != want {
-					t.Errorf("%s is %v, want %v", policy, got, want)
-				}
+				gatetest.Equal(t, plan.Algorithm(policy), want, "%s is", policy)
 			}
 			if limit, share, floor := plan.Cap("streams"); limit != c.limit || share != c.share || floor != 0 {
 				t.Errorf("cap %d, share %d, floor %d", limit, share, floor)

@@ -246,9 +246,7 @@ func TestSetIsImmutable(t *testing.T) {
 	for range 2 {
 		p, _ := set.Plan("a")
 		windows := p.Limits["x"].(core.SlidingLog).Windows
-		if windows[0].Limit != 1 {
-			t.Errorf("limit %d", windows[0].Limit)
-		}
+		gatetest.Equal(t, windows[0].Limit, 1, "limit")
 		windows[0].Limit = -1
 	}
 }
@@ -325,9 +323,8 @@ func TestNamesOfPlansAreText(t *testing.T) {
 			t.Errorf("no plan %s", name)
 			continue
 		}
-		if want := (core.TokenBucket{Rate: n, Per: time.Minute, Burst: n}); plan.Algorithm("api") != want {
-			t.Errorf("%s is %v, want %v", name, plan.Algorithm("api"), want)
-		}
+		want := core.TokenBucket{Rate: n, Per: time.Minute, Burst: n}
+		gatetest.Equal(t, plan.Algorithm("api"), core.Algorithm(want), "%s", name)
 	}
 }
 
@@ -360,9 +357,7 @@ routes: {search: [/search, "GET /find/{q...}"], make: [POST /things]}
 				counts = append(counts, limit)
 			}
 		}
-		if got := strings.Join(counts, " "); got != c.counts {
-			t.Errorf("%s %q: %s count, want %s", c.method, c.pattern, got, c.counts)
-		}
+		gatetest.Equal(t, strings.Join(counts, " "), c.counts, "%s %q: count", c.method, c.pattern)
 	}
 }
 

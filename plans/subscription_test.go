@@ -166,13 +166,9 @@ func TestSubscription(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, b *billing){
 		"an upgrade keeps the count and holds at once": func(t *testing.T, b *billing) {
 			b.set(t, "a", free)
-			if n := b.spend(t, "a"); n != 10 {
-				t.Errorf("free admits %d", n)
-			}
+			gatetest.Equal(t, b.spend(t, "a"), 10, "free admits")
 			b.set(t, "a", pro)
-			if n := b.spend(t, "a"); n != 20 {
-				t.Errorf("pro admits %d more", n)
-			}
+			gatetest.Equal(t, b.spend(t, "a"), 20, "more admitted by pro")
 		},
 		"a downgrade waits for the renewal": func(t *testing.T, b *billing) {
 			b.set(t, "a", down)
@@ -181,13 +177,9 @@ func TestSubscription(t *testing.T) {
 				t.Errorf("%v, want %v", now, want)
 			}
 			b.clock.Set(renewal.Add(-time.Second))
-			if n := b.spend(t, "a"); n != 30 {
-				t.Errorf("it admits %d before", n)
-			}
+			gatetest.Equal(t, b.spend(t, "a"), 30, "admitted before")
 			b.clock.Set(renewal)
-			if n := b.spend(t, "a"); n != 10 {
-				t.Errorf("it admits %d afterwards", n)
-			}
+			gatetest.Equal(t, b.spend(t, "a"), 10, "admitted afterwards")
 			now = gatetest.Must(b.book.Subscription(t.Context(), "a"))(t)
 			if name := gatetest.Must(b.book.PlanName(t.Context(), "a"))(t); name != "free" ||
 				now != (plans.Subscription{Plan: "free", Anchor: pro.Anchor}) {
@@ -200,9 +192,7 @@ func TestSubscription(t *testing.T) {
 				b.set(t, "a", plans.Subscription{Plan: "free", Anchor: anchor})
 				total += b.spend(t, "a")
 			}
-			if total != 20 {
-				t.Errorf("they admit %d", total)
-			}
+			gatetest.Equal(t, total, 20, "they admit")
 		},
 		"an override of the limit keeps the anchor": func(t *testing.T, b *billing) {
 			b.set(t, "a", free)
@@ -220,9 +210,7 @@ func TestSubscription(t *testing.T) {
 				}
 			}
 			b.set(t, "a", plans.Subscription{Plan: "free", Anchor: day(2024, 1, 25)})
-			if n := b.spend(t, "a"); n != 30 {
-				t.Errorf("%d of another anchor", n)
-			}
+			gatetest.Equal(t, b.spend(t, "a"), 30, "of another anchor")
 		},
 		"an override of the limit with an anchor has that": func(t *testing.T, b *billing) {
 			b.set(t, "a", free)
@@ -230,16 +218,12 @@ func TestSubscription(t *testing.T) {
 			setOverride(t, b.book, "a", plans.Override{Limits: map[string]core.Algorithm{
 				"month": core.Calendar{Limit: 5, Every: core.PeriodMonth, In: time.UTC, Anchor: day(2024, 1, 1)},
 			}})
-			if n := b.spend(t, "a"); n != 5 {
-				t.Errorf("it admits %d", n)
-			}
+			gatetest.Equal(t, b.spend(t, "a"), 5, "it admits")
 		},
 		"a tenant without a subscription has the calendar's": func(t *testing.T, b *billing) {
 			b.spend(t, "a")
 			b.clock.Set(day(2024, 3, 1))
-			if n := b.spend(t, "a"); n != 10 {
-				t.Errorf("March admits %d", n)
-			}
+			gatetest.Equal(t, b.spend(t, "a"), 10, "March admits")
 		},
 		"a team has the periods of its organisation": func(t *testing.T, b *billing) {
 			b.set(t, "org", pro)
@@ -334,9 +318,7 @@ func TestSubscribedLimits(t *testing.T) {
 	t.Parallel()
 	free, _ := parse(t, subscribed).Plan("free")
 	want := plans.Subscribed{Calendar: core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC}}
-	if got := free.Limits["month"]; got != want {
-		t.Errorf("%v, want %v", got, want)
-	}
+	gatetest.Equal(t, free.Limits["month"], core.Algorithm(want), "got")
 	set := gatetest.Must(plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{"free": free}}))(t)
 	if again, _ := set.Plan("free"); !reflect.DeepEqual(again, free) {
 		t.Errorf("%v, want %v", again, free)

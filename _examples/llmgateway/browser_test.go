@@ -136,9 +136,7 @@ func TestPageShowsBudgetAndRefusal(t *testing.T) {
 	p.start("acme/bob", "chat")
 	p.shows(last+".state", "refused") // with the wait on the last day of the month alone
 	p.shows(last+".text", `The request costs more than is left of policy "spend".`)
-	if n := p.left("spend"); n != 700 {
-		t.Errorf("after the refusal %d are left", n)
-	}
+	gatetest.Equal(t, p.left("spend"), 700, "units left after the refusal")
 }
 
 func TestPageReadsEachFormat(t *testing.T) {

@@ -50,9 +50,7 @@ func TestTranscripts(t *testing.T) {
 			return r.spent(t, "acme", "spend") == count*transcriptCost
 		})
 	}
-	if other := r.spent(t, "globex", "spend"); other != 0 {
-		t.Errorf("another tenant has spent %d", other)
-	}
+	gatetest.Equal(t, r.spent(t, "globex", "spend"), 0, "another tenant has spent")
 	tokens := r.spent(t, "acme", "tokens")
 	models := exchange(t, http.MethodGet, r.api+"/v1/models", "", "Authorization", "Bearer "+ann)
 	want, err := testdata.ReadFile("testdata/models.json")
@@ -211,9 +209,7 @@ func TestTenantCap(t *testing.T) {
 		m.next(t)
 	}
 	checkFull(t, r.send(t, ann), `All 3 concurrent requests of policy "tenant-streams" are in use.`)
-	if status := r.send(t, eve).StatusCode; status != http.StatusOK {
-		t.Errorf("another tenant: status %d", status)
-	}
+	gatetest.Equal(t, r.send(t, eve).StatusCode, http.StatusOK, "another tenant: status")
 }
 
 func checkFull(t *testing.T, response *http.Response, message string) {
@@ -369,9 +365,7 @@ func TestPlansFaults(t *testing.T) {
 			if err != nil {
 				got = err.Error()
 			}
-			if want := strings.Join(c.faults, "\n"); got != want {
-				t.Errorf("faults:\n%s\nwant:\n%s", got, want)
-			}
+			gatetest.Equal(t, got, strings.Join(c.faults, "\n"), "faults")
 		})
 	}
 

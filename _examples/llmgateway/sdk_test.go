@@ -162,9 +162,7 @@ func TestSDKStreamsToTheEnd(t *testing.T) {
 				t.Errorf("settled as %+v", report)
 			}
 			r.limits(t, s.format, 1_000_000-report.Estimate.Total())
-			if left := g.left(); left != 1_000_000-report.Usage.Total() {
-				t.Errorf("%d tokens are left", left)
-			}
+			gatetest.Equal(t, g.left(), 1_000_000-report.Usage.Total(), "tokens are left")
 		}
 	})
 }
@@ -303,9 +301,7 @@ func TestSDKWithoutRedis(t *testing.T) {
 		}
 		r.expect(t, refusal(s.format, s.overloaded, status))
 		g.expect(append([]int{http.StatusOK}, slices.Repeat([]int{status}, s.attempts)...)...)
-		if wait := r.header("Retry-After"); wait != "1" {
-			t.Errorf("Retry-After: %s", wait)
-		}
+		gatetest.Equal(t, r.header("Retry-After"), "1", "Retry-After")
 	})
 }
 
@@ -353,9 +349,7 @@ func TestSDKReadsAWholeAnswer(t *testing.T) {
 			if report := <-g.reports; report.Outcome != llm.OutcomeReported || report.Usage != c.used {
 				t.Errorf("settled as %+v", report)
 			}
-			if left := g.left(); left != 1_000_000-c.used.Total() {
-				t.Errorf("%d tokens are left", left)
-			}
+			gatetest.Equal(t, g.left(), 1_000_000-c.used.Total(), "tokens are left")
 			g.beforeEach(func(r *http.Request, _ int) { g.exhaust(r, 1_000_000-c.used.Total()) })
 			r = whole(t, g.url)
 			r.expect(t, refusal(s.format, s.limited, http.StatusTooManyRequests))

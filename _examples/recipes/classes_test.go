@@ -96,9 +96,7 @@ func TestInteractiveHasItsFloor(t *testing.T) {
 		send := func(class string, n, waiting int) {
 			for range n {
 				all.Go(func() {
-					if status := serve(h, classRequest("acme", class)).Code; status != http.StatusOK {
-						t.Errorf("%s: status %d", class, status)
-					}
+					gatetest.Equal(t, serve(h, classRequest("acme", class)).Code, http.StatusOK, "%s: status", class)
 				})
 			}
 			gatetest.Eventually(t, "requests wait", func() bool {

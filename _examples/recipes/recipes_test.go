@@ -68,15 +68,11 @@ func TestWrongPasswordsAtOnceAreFiveGuesses(t *testing.T) {
 			all.Go(func() { post(login, url.Values{"user": {"ada"}, "password": {"wrong"}}) })
 		}
 		all.Wait()
-		if n := guesses.Load(); n != 5 {
-			t.Errorf("%d guesses, want 5", n)
-		}
+		gatetest.Equal(t, guesses.Load(), 5, "guesses")
 		if status := post(login, url.Values{"user": {" Ada"}, "password": {"right"}}); status != 429 {
 			t.Errorf("the blocked name: status %d", status)
 		}
-		if status := post(login, url.Values{"user": {"bob"}, "password": {"right"}}); status != 303 {
-			t.Errorf("another name: status %d", status)
-		}
+		gatetest.Equal(t, post(login, url.Values{"user": {"bob"}, "password": {"right"}}), 303, "another name: status")
 	})
 }
 
@@ -94,9 +90,7 @@ func TestSignUpCountsAccounts(t *testing.T) {
 			if want == 422 {
 				form = nil
 			}
-			if got := post(signUp, form); got != want {
-				t.Errorf("form %d: status %d, want %d", i, got, want)
-			}
+			gatetest.Equal(t, post(signUp, form), want, "form %d: status", i)
 		}
 	})
 }
@@ -109,14 +103,10 @@ func TestPlanChangesWhileTheProgramRuns(t *testing.T) {
 			func(context.Context, string) (string, error) { return plan.Load().(string), nil })
 		defer book.Close()
 		limit := func() string { return serve(api, tenantRequest("acme", "")).Header().Get("RateLimit-Policy") }
-		if got := limit(); !strings.Contains(got, "q=60;") {
-			t.Errorf("free: %s", got)
-		}
+		gatetest.Contains(t, limit(), "q=60;", "free")
 		plan.Store("pro")
 		gatetest.NoError(t, book.Refresh(t.Context(), "acme"))
-		if got := limit(); !strings.Contains(got, "q=600;") {
-			t.Errorf("pro: %s", got)
-		}
+		gatetest.Contains(t, limit(), "q=600;", "pro")
 	})
 }
 
@@ -138,16 +128,10 @@ func TestLargeModelHasALimitOfItsOwn(t *testing.T) {
 			if i == 5 {
 				want = 429
 			}
-			if got := ask("acme", "large"); got != want {
-				t.Errorf("request %d for large: status %d, want %d", i, got, want)
-			}
+			gatetest.Equal(t, ask("acme", "large"), want, "request %d for large: status", i)
 		}
-		if got := ask("acme", "small"); got != 200 {
-			t.Errorf("small: status %d", got)
-		}
-		if got := ask("umbrella", "large"); got != 200 {
-			t.Errorf("another tenant: status %d", got)
-		}
+		gatetest.Equal(t, ask("acme", "small"), 200, "small: status")
+		gatetest.Equal(t, ask("umbrella", "large"), 200, "another tenant: status")
 	})
 }
 
@@ -197,9 +181,7 @@ func TestHourlyRunsOnce(t *testing.T) {
 		runs, fail := 0, errors.New("failed")
 		result := fail
 		replica := Hourly(gate, func(context.Context) error { runs++; return result })
-		if err := replica(t.Context()); !errors.Is(err, fail) {
-			t.Errorf("the job that fails: %v", err)
-		}
+		gatetest.Is(t, replica(t.Context()), fail, "the job that fails")
 		result = nil
 		other := Hourly(gate, func(context.Context) error { runs++; return nil })
 		for range 3 {
@@ -208,9 +190,7 @@ func TestHourlyRunsOnce(t *testing.T) {
 		if !time.Now().Truncate(time.Hour).Equal(hour) {
 			t.Skip("the hour has ended meanwhile")
 		}
-		if runs != 2 {
-			t.Errorf("%d runs, want one that fails and one that succeeds", runs)
-		}
+		gatetest.Equal(t, runs, 2, "runs")
 	})
 }
 
@@ -240,9 +220,7 @@ func TestPaymentsAreAnsweredAgain(t *testing.T) {
 				t.Errorf("%v: %s", step, got)
 			}
 		}
-		if made != 3 {
-			t.Errorf("%d payments", made)
-		}
+		gatetest.Equal(t, made, 3, "payments")
 	})
 }
 

@@ -49,9 +49,7 @@ func TestCosts(t *testing.T) {
 				second = 100
 			}
 			want := fmt.Sprintf("r=%d;", tt.of-tt.used-second)
-			if got := serve(h, tenantRequest("acme", "")).Header().Get("RateLimit"); !strings.Contains(got, want) {
-				t.Errorf("%s, want %s", got, want)
-			}
+			gatetest.Contains(t, serve(h, tenantRequest("acme", "")).Header().Get("RateLimit"), want, "got")
 		})
 	}
 }
@@ -73,9 +71,7 @@ routes: {reports: ["/reports/{id}"]}
 		}{{"/reports/1", 200}, {"/items", 200}, {"/reports/2", 200}, {"/reports/3", 429}, {"/items", 200}} {
 			r := tenantRequest("acme", "")
 			r.URL.Path = step.path
-			if got := serve(api, r).Code; got != step.want {
-				t.Errorf("%d: %s has status %d, want %d", i, step.path, got, step.want)
-			}
+			gatetest.Equal(t, serve(api, r).Code, step.want, "%d: %s has status", i, step.path)
 		}
 	})
 }
@@ -124,16 +120,10 @@ func TestExemptUntil(t *testing.T) {
 		return status
 	}
 	until.Store(time.Now().Add(time.Hour).Unix())
-	if status := ask("/"); status != 200 {
-		t.Errorf("the load test: status %d", status)
-	}
+	gatetest.Equal(t, ask("/"), 200, "the load test: status")
 	until.Store(0)
-	if status := ask("/"); status != 429 {
-		t.Errorf("after it: status %d", status)
-	}
-	if status := ask("/healthz"); status != 200 {
-		t.Errorf("a probe: status %d", status)
-	}
+	gatetest.Equal(t, ask("/"), 429, "after it: status")
+	gatetest.Equal(t, ask("/healthz"), 200, "a probe: status")
 }
 
 func TestPasswordIsRotated(t *testing.T) {

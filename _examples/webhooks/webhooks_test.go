@@ -72,9 +72,7 @@ func TestForgersAreBlocked(t *testing.T) {
 	h := receiver(t, clock.Now, func(context.Context, []byte) error { return nil })
 	forge := func(want int) {
 		t.Helper()
-		if status := post(h, []byte("another secret"), "evt_1", "{}"); status != want {
-			t.Errorf("a forged event: %d, want %d", status, want)
-		}
+		gatetest.Equal(t, post(h, []byte("another secret"), "evt_1", "{}"), want, "a forged event")
 	}
 	for _, block := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
 		for range 3 {
@@ -85,9 +83,7 @@ func TestForgersAreBlocked(t *testing.T) {
 		forge(http.StatusTooManyRequests)
 		clock.Advance(time.Microsecond)
 	}
-	if status := post(h, secret, "evt_1", "{}"); status != http.StatusNoContent {
-		t.Errorf("the id of forged events: %d", status)
-	}
+	gatetest.Equal(t, post(h, secret, "evt_1", "{}"), http.StatusNoContent, "the id of forged events")
 }
 
 func TestVerify(t *testing.T) {
@@ -102,21 +98,15 @@ func TestVerify(t *testing.T) {
 	// The example of the Standard Webhooks specification.
 	key := gatetest.Must(parseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))(t)
 	got := sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`))
-	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
-		t.Errorf("signature %s, want %s", got, want)
-	}
+	gatetest.Equal(t, got, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", "signature")
 	h := verified(secret, time.Now, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	late := verified(secret, func() time.Time { return time.Now().Add(time.Hour) }, h)
-	if status := post(h, secret, "evt_1", "{}"); status != http.StatusOK {
-		t.Errorf("a right signature: %d", status)
-	}
+	gatetest.Equal(t, post(h, secret, "evt_1", "{}"), http.StatusOK, "a right signature")
 	for name, status := range map[string]int{
 		"another key": post(h, []byte("other"), "evt_1", "{}"), "no id": post(h, secret, "", "{}"),
 		"an hour late": post(late, secret, "evt_1", "{}"),
 	} {
-		if status != http.StatusUnauthorized {
-			t.Errorf("%s: %d", name, status)
-		}
+		gatetest.Equal(t, status, http.StatusUnauthorized, "%s", name)
 	}
 	if status := post(h, secret, "evt_1", strings.Repeat("x", maxBody+1)); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a long body: %d", status)

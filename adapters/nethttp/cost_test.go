@@ -79,15 +79,11 @@ func TestCostReadsTheBody(t *testing.T) {
 				cfg.BufferBody, cfg.MaxDelay = c.buffer, 1
 			}).Handler(http.HandlerFunc(echoBody))
 			w := post(h, strings.NewReader(text), c.length)
-			if read != c.want {
-				t.Errorf("Cost read %q, want %q", read, c.want)
-			}
+			gatetest.Equal(t, read, c.want, "Cost read")
 			if w.Code != 200 || w.Body.String() != text {
 				t.Errorf("the handler read %q, status %d", w.Body, w.Code)
 			}
-			if got := w.Header().Get("RateLimit"); got != `"p";r=93` {
-				t.Errorf("RateLimit %s", got)
-			}
+			gatetest.Equal(t, w.Header().Get("RateLimit"), `"p";r=93`, "RateLimit")
 		})
 	}
 }
@@ -142,9 +138,7 @@ func TestCostOfABodyThatCannotBeRead(t *testing.T) {
 		{"breaks off", io.MultiReader(strings.NewReader("ab"), errorReader{io.ErrUnexpectedEOF}), 400},
 		{"too large", errorReader{&http.MaxBytesError{Limit: 1}}, 413},
 	} {
-		if w := post(g.Handler(http.HandlerFunc(ok)), c.body, -1); w.Code != c.status {
-			t.Errorf("%s: status %d, want %d", c.name, w.Code, c.status)
-		}
+		gatetest.Equal(t, post(g.Handler(http.HandlerFunc(ok)), c.body, -1).Code, c.status, "%s: status", c.name)
 	}
 }
 
@@ -173,9 +167,7 @@ func TestNegativeCostSaysWhatToDo(t *testing.T) {
 func TestContentLength(t *testing.T) {
 	cost := nethttp.ContentLength(40)
 	for length, want := range map[int64]int64{3: 3, 0: 0, -1: 40} {
-		if got := cost(&http.Request{ContentLength: length}); got != want {
-			t.Errorf("a length of %d costs %d, want %d", length, got, want)
-		}
+		gatetest.Equal(t, cost(&http.Request{ContentLength: length}), want, "a length of %d costs", length)
 	}
 }
 
@@ -258,9 +250,7 @@ func TestClientLeavesTheQueue(t *testing.T) {
 			defer first.Close()
 			<-entered
 			second := send()
-			if place := <-queued; place != 0 {
-				t.Errorf("it waits at place %d", place)
-			}
+			gatetest.Equal(t, <-queued, 0, "it waits at place")
 			third := get(g.Handler(http.HandlerFunc(ok)), as("acme", "ann"))
 			if s := body(t, third); third.StatusCode != 429 || !strings.Contains(s, "queue is full") {
 				t.Errorf("above MaxWaiters: %d, %s", third.StatusCode, s)
@@ -270,9 +260,7 @@ func TestClientLeavesTheQueue(t *testing.T) {
 			end <- struct{}{}
 			holders(t, s, "acme", 0)
 			r := get(g.Handler(http.HandlerFunc(ok)), as("acme", "ann"))
-			if got := r.Header.Get("RateLimit"); got != `"requests";r=8` {
-				t.Errorf("RateLimit %s after two", got)
-			}
+			gatetest.Equal(t, r.Header.Get("RateLimit"), `"requests";r=8`, "RateLimit after two")
 		})
 	}
 }
@@ -318,9 +306,7 @@ func TestBufferedBody(t *testing.T) {
 				want = `"p";r=9`
 			}
 			sent.Reset()
-			if got := get(h).Header.Get("RateLimit"); got != want {
-				t.Errorf("RateLimit %s, want %s", got, want)
-			}
+			gatetest.Equal(t, get(h).Header.Get("RateLimit"), want, "RateLimit")
 		})
 	}
 }
@@ -402,9 +388,7 @@ func TestFlushThatNothingSupports(t *testing.T) {
 		g := settled(t, gate)
 		inner := settled(t, memory(t, newClock()))
 		h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
-				t.Errorf("error %v", err)
-			}
+			gatetest.Is(t, http.NewResponseController(w).Flush(), http.ErrNotSupported, "error")
 			w.WriteHeader(500)
 		})
 		guarded := g.Handler(inner.Handler(h))
@@ -441,9 +425,7 @@ func TestSettleCannotBeOverspent(t *testing.T) {
 		}
 		entered.Wait()
 		all.Wait()
-		if got := remaining(g); got != "90 20 20" {
-			t.Errorf("%s remain", got)
-		}
+		gatetest.Equal(t, remaining(g), "90 20 20", "remain")
 	})
 }
 
@@ -467,9 +449,7 @@ func TestSettleActual(t *testing.T) {
 		})
 	}
 	get(count(h))
-	if got := remaining(g, count); got != "99 20 5" {
-		t.Errorf("%s remain", got)
-	}
+	gatetest.Equal(t, remaining(g, count), "99 20 5", "remain")
 }
 
 // The rule sees the status that the server sends, by whatever call the handler sends it.

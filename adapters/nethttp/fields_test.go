@@ -183,9 +183,7 @@ func TestLogHasOneQuota(t *testing.T) {
 		h := served(t, nethttp.Config{Gate: gate, Rules: log})
 		for i := range 12 {
 			r := get(h)
-			if got := r.Header.Get("RateLimit-Policy"); got != want {
-				t.Errorf("%s, response %d, %d: %s", name, i, r.StatusCode, got)
-			}
+			gatetest.Equal(t, r.Header.Get("RateLimit-Policy"), want, "%s, response %d, %d", name, i, r.StatusCode)
 			if i%3 == 2 {
 				clock.advance(time.Second)
 			}
@@ -232,9 +230,7 @@ func TestQuotaUnits(t *testing.T) {
 			if _, err := httpsfv.UnmarshalList(got); err != nil {
 				t.Error(err)
 			}
-			if all[0].Policy.Unit() != tt.unit {
-				t.Errorf("Unit is %v", all[0].Policy.Unit())
-			}
+			gatetest.Equal(t, all[0].Policy.Unit(), tt.unit, "Unit is")
 		})
 	}
 }
@@ -370,13 +366,9 @@ func TestProxyStatesNoOtherLimit(t *testing.T) {
 					}},
 				}).Handler)
 				r := gatetest.Must(s.Client().Get(s.URL))(t)
-				if got := body(t, r); got != "hello" {
-					t.Error(got)
-				}
+				gatetest.Equal(t, body(t, r), "hello", "got")
 				for name, want := range map[string]string{"-Limit": "[10]", "-Remaining": "[9]", "-Reset": "[360]"} {
-					if got := fmt.Sprint(r.Header.Values(prefix + name)); got != want {
-						t.Errorf("%s%s is %s, want %s", prefix, name, got, want)
-					}
+					gatetest.Equal(t, fmt.Sprint(r.Header.Values(prefix+name)), want, "%s%s is", prefix, name)
 				}
 			})
 		}
@@ -411,9 +403,7 @@ func TestInnerRequestKeepsItsOwnHeaders(t *testing.T) {
 	})
 	r := gatetest.Must(s.Client().Get(s.URL))(t)
 	body(t, r)
-	if got := fmt.Sprint(r.Header["X-Ratelimit-Limit"], r.Header["X-Ratelimit-Remaining"]); got != "[10] [9]" {
-		t.Error(got)
-	}
+	gatetest.Equal(t, fmt.Sprint(r.Header["X-Ratelimit-Limit"], r.Header["X-Ratelimit-Remaining"]), "[10] [9]", "got")
 }
 
 // proxied returns a server of a handler, and of a proxy to upstream in it.

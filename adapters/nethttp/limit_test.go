@@ -145,9 +145,7 @@ func TestCapPerPlan(t *testing.T) {
 			if got := r.Header.Get("RateLimit-Policy"); r.StatusCode != 429 || got != want {
 				t.Errorf("%s: %d, RateLimit-Policy %s, want %s", c.user, r.StatusCode, got, want)
 			}
-			if s := body(t, r); !strings.Contains(s, fmt.Sprintf("All %d concurrent requests", c.limit)) {
-				t.Errorf("%s: %s", c.user, s)
-			}
+			gatetest.Contains(t, body(t, r), fmt.Sprintf("All %d concurrent requests", c.limit), "%s", c.user)
 			for range c.limit {
 				o.leave()
 			}
@@ -249,9 +247,7 @@ func TestPlanParsesTheForm(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("plan=pro"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	h.ServeHTTP(httptest.NewRecorder(), r)
-	if name != "pro" {
-		t.Errorf("the handler reads %q", name)
-	}
+	gatetest.Equal(t, name, "pro", "the handler reads")
 }
 
 // A key whose limit is of a plan is seeded by its ledger, raised, corrected and reset, by the charges

@@ -93,15 +93,11 @@ func body(t *testing.T, r *http.Response) string {
 // missing.
 func expect(t *testing.T, r *http.Response, status int, headers map[string]string) {
 	t.Helper()
-	if r.StatusCode != status {
-		t.Errorf("status %d, want %d", r.StatusCode, status)
-	}
+	gatetest.Equal(t, r.StatusCode, status, "status")
 	for _, name := range []string{
 		"RateLimit", "RateLimit-Policy", "Retry-After", "Cache-Control", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset",
 	} {
-		if got := strings.Join(r.Header.Values(name), " | "); got != headers[name] {
-			t.Errorf("%s: %q, want %q", name, got, headers[name])
-		}
+		gatetest.Equal(t, strings.Join(r.Header.Values(name), " | "), headers[name], "%s", name)
 	}
 }
 
@@ -148,9 +144,7 @@ func TestHeaders(t *testing.T) {
 		})
 		want := strconv.FormatInt(c.Now().Truncate(time.Hour).Add(time.Hour).Unix(), 10)
 		for range 3 { // one is denied
-			if got := get(h).Header.Get("X-RateLimit-Reset"); got != want {
-				t.Errorf("X-RateLimit-Reset %s, want %s", got, want)
-			}
+			gatetest.Equal(t, get(h).Header.Get("X-RateLimit-Reset"), want, "X-RateLimit-Reset")
 			c.advance(7654321 * time.Microsecond)
 		}
 	})
@@ -312,9 +306,7 @@ func TestEnumerationsHaveNames(t *testing.T) {
 	for want, got := range map[string]string{
 		"refuse": nethttp.NoKeyRefuse.String(), "skip": nethttp.NoKeySkip.String(), "unknown": nethttp.NoKey(200).String(),
 	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		gatetest.Equal(t, got, want, "got")
 	}
 }
 
@@ -344,9 +336,7 @@ func TestHandlersOfSkippedRequests(t *testing.T) {
 					t.Errorf("%+v", a)
 				}
 			})).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
-			if w.Code != http.StatusOK {
-				t.Errorf("status %d", w.Code)
-			}
+			gatetest.Equal(t, w.Code, http.StatusOK, "status")
 		})
 	}
 }

@@ -51,9 +51,7 @@ func TestPreflights(t *testing.T) {
 			r.Header.Set("Origin", c.origin)
 			r.Header.Set("Access-Control-Request-Method", c.asked)
 		})
-		if got := nethttp.IsPreflight(r); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
-		}
+		gatetest.Equal(t, nethttp.IsPreflight(r), c.want, "%s", c.name)
 	}
 }
 
@@ -71,9 +69,7 @@ func TestMountedTwice(t *testing.T) {
 	}))))
 	for _, want := range []string{`"requests";r=9 | "p";r=9 | "requests";r=8`, `"requests";r=7 | "p";r=8 | "requests";r=6`} {
 		r := get(h, as("acme", "ann"))
-		if got := strings.Join(r.Header.Values("RateLimit"), " | "); got != want {
-			t.Errorf("RateLimit %s, want %s", got, want)
-		}
+		gatetest.Equal(t, strings.Join(r.Header.Values("RateLimit"), " | "), want, "RateLimit")
 	}
 	holders(t, s, "acme", 0)
 }
@@ -220,9 +216,7 @@ func TestMaxDelay(t *testing.T) {
 			}
 		}
 		for _, want := range []int{200, 429, 503, 200} {
-			if got := <-statuses; got != want {
-				t.Errorf("status %d, want %d", got, want)
-			}
+			gatetest.Equal(t, <-statuses, want, "status")
 		}
 		// The slot is taken after the delay, and a request that finds none is not charged.
 		time.Sleep(time.Minute)
@@ -302,12 +296,8 @@ func TestConcurrencyInOneLine(t *testing.T) {
 				}))
 				go askAs(h, "a", "/slow")
 				synctest.Wait()
-				if w := askAs(h, "b", "/"); w.Code != http.StatusOK {
-					t.Errorf("another key: %d", w.Code)
-				}
-				if w := askAs(h, "a", "/"); w.Code != c.want {
-					t.Errorf("the same key: %d, want %d", w.Code, c.want)
-				}
+				gatetest.Equal(t, askAs(h, "b", "/").Code, http.StatusOK, "another key")
+				gatetest.Equal(t, askAs(h, "a", "/").Code, c.want, "the same key")
 			})
 		})
 	}
@@ -363,9 +353,7 @@ routes: {reports: [/reports]}
 			}
 		}
 		for tenant, status := range map[string]int{"initech": http.StatusTooManyRequests, "acme": http.StatusNotFound} {
-			if w := askAs(h, tenant, "/nested"); w.Code != status {
-				t.Errorf("a second request of %s at a time: %d, want %d", tenant, w.Code, status)
-			}
+			gatetest.Equal(t, askAs(h, tenant, "/nested").Code, status, "a second request of %s at a time", tenant)
 		}
 	})
 }

@@ -114,9 +114,7 @@ func TestDelayedRequestMeetsTheBlock(t *testing.T) {
 				t.Errorf("capped %v: status %d, %v", capped, r.StatusCode, r.Header)
 			}
 			d := gatetest.Peek(t, gate, core.Charge{Policy: cfg.Rules[0].Policy, Key: core.Must(core.NewKey("192.0.2.1"))})
-			if d.At(0).Used != 0 {
-				t.Errorf("capped %v: %d used", capped, d.At(0).Used)
-			}
+			gatetest.Equal(t, d.At(0).Used, 0, "capped %v: used", capped)
 		})
 	}
 }
@@ -136,9 +134,7 @@ func TestFreeSlotTakesNoRecheck(t *testing.T) {
 	admit().Finish(forged(), http.StatusOK) // loads the scripts
 	before := s.Calls(t, "evalsha", "eval")
 	x := admit()
-	if n := s.Calls(t, "evalsha", "eval") - before; n != 1 {
-		t.Errorf("%d scripts for the block and a free slot, want 1", n)
-	}
+	gatetest.Equal(t, (s.Calls(t, "evalsha", "eval") - before), 1, "scripts for the block and a free slot")
 	x.Finish(forged(), http.StatusOK)
 }
 
@@ -262,9 +258,7 @@ func TestDelayedRequestWithLostHold(t *testing.T) {
 				if status := max(x.Status(), http.StatusOK); status != tt.status {
 					t.Errorf("status %d, %v, want %d", status, x.Err(), tt.status)
 				}
-				if used := used(t, cfg.Gate, charge); used != tt.used {
-					t.Errorf("%d used, want %d", used, tt.used)
-				}
+				gatetest.Equal(t, used(t, cfg.Gate, charge), tt.used, "used")
 				return x
 			}
 			t.Run("delayed", func(t *testing.T) {
@@ -318,9 +312,7 @@ func TestReplayWithLostHold(t *testing.T) {
 		}}).Handler(http.HandlerFunc(ok))
 		reset.Store(true)
 		answers(t, get(h, withID("a")), http.StatusServiceUnavailable)
-		if used := used(t, gate, charge); used != 0 {
-			t.Errorf("%d used", used)
-		}
+		gatetest.Equal(t, used(t, gate, charge), 0, "used")
 		answers(t, get(h, withID("a")), http.StatusOK)
 		answers(t, get(h, withID("a")), http.StatusOK) // repeated
 	})
@@ -382,9 +374,7 @@ func TestRequestKeepsItsHold(t *testing.T) {
 				charge := core.Charge{Policy: all[0].Policy, Key: core.Must(core.NewKey("192.0.2.1"))}
 				r := get(guard(t, cfg).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 					time.Sleep(time.Hour)
-					if n := used(t, gate, charge); n != 4 {
-						t.Errorf("%d units are in use while the handler runs, want 4", n)
-					}
+					gatetest.Equal(t, used(t, gate, charge), 4, "units are in use while the handler runs")
 				})))
 				time.Sleep(time.Hour)
 				if n := used(t, gate, charge); n != 4 || r.StatusCode != http.StatusOK {
@@ -515,9 +505,7 @@ func TestReconsiderIsForRules(t *testing.T) {
 
 func answers(t *testing.T, r *http.Response, status int) {
 	t.Helper()
-	if r.StatusCode != status {
-		t.Errorf("status %d, want %d", r.StatusCode, status)
-	}
+	gatetest.Equal(t, r.StatusCode, status, "status")
 }
 
 // login is a handler that answers with the status that the request asks for.
@@ -612,17 +600,13 @@ func TestTrap(t *testing.T) {
 		status int
 	}{{"/", 200}, {"/wp-login.php", 403}, {"/", 200}, {"/wp-admin", 403}, {"/", 429}, {"/wp-admin", 429}} {
 		r := get(h, asking(try.path+"?password=right"))
-		if r.StatusCode != try.status {
-			t.Errorf("%s: %d, want %d", try.path, r.StatusCode, try.status)
-		}
+		gatetest.Equal(t, r.StatusCode, try.status, "%s", try.path)
 		if try.status == http.StatusForbidden && r.Header.Get("Retry-After")+r.Header.Get("RateLimit") != "" {
 			t.Errorf("%s: headers %v", try.path, r.Header)
 		}
 	}
 	c.advance(time.Hour)
-	if r := get(h); r.Header.Get("RateLimit") != `"all";r=8;t=3600` {
-		t.Errorf("what was refused has spent something: %q", r.Header.Get("RateLimit"))
-	}
+	gatetest.Equal(t, get(h).Header.Get("RateLimit"), `"all";r=8;t=3600`, "what was refused has spent something")
 }
 
 // A trap, and a block, come before a rule that finds no key.
@@ -636,9 +620,7 @@ func TestBlockBeforeRuleWithoutKey(t *testing.T) {
 		status     int
 	}{{"/", "192.0.2.1:1", 400}, {"/trap", "192.0.2.1:1", 403}, {"/", "192.0.2.1:1", 429}, {"/trap", "@", 403}, {"/", "@", 400}} {
 		r := get(h, asking(try.path), func(r *http.Request) { r.RemoteAddr = try.addr })
-		if r.StatusCode != try.status {
-			t.Errorf("%s of %s: %d, want %d", try.path, try.addr, r.StatusCode, try.status)
-		}
+		gatetest.Equal(t, r.StatusCode, try.status, "%s of %s", try.path, try.addr)
 	}
 }
 
@@ -671,9 +653,7 @@ func TestAllowAndDeny(t *testing.T) {
 	}
 	for i, want := range []string{"200 ", "429 1", "429 3600"} { // admitted, denied by the limit, blocked
 		r := at("10.0.1.1")
-		if got := r.Status[:4] + r.Header.Get("Retry-After"); got != want {
-			t.Errorf("request %d: %s, want %s", i, got, want)
-		}
+		gatetest.Equal(t, (r.Status[:4] + r.Header.Get("Retry-After")), want, "request %d", i)
 	}
 }
 

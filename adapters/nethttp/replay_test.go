@@ -63,9 +63,7 @@ func TestReplay(t *testing.T) {
 	try := func(want int, change ...func(*http.Request)) *http.Response {
 		t.Helper()
 		r := get(h, change...)
-		if r.StatusCode != want {
-			t.Errorf("status %d, want %d", r.StatusCode, want)
-		}
+		gatetest.Equal(t, r.StatusCode, want, "status")
 		return r
 	}
 	try(500, withID("a"))
@@ -83,9 +81,7 @@ func TestReplay(t *testing.T) {
 	try(201, withID("b"))
 	try(400) // no id, which counts under the rules too
 	try(429, withID("c"))
-	if calls != 5 {
-		t.Errorf("the handler ran %d times", calls)
-	}
+	gatetest.Equal(t, calls, 5, "runs of the handler")
 }
 
 func TestReplayOfRunningRequest(t *testing.T) {
@@ -101,9 +97,7 @@ func TestReplayOfRunningRequest(t *testing.T) {
 				t.Errorf("%d %v: %s", other.StatusCode, other.Header, text)
 			}
 		}))
-	if r := get(h, withID("a")); r.StatusCode != http.StatusOK {
-		t.Error(r.StatusCode)
-	}
+	gatetest.Equal(t, get(h, withID("a")).StatusCode, http.StatusOK, "got")
 }
 
 // A request that the Guard skips is handled once too, unless the Replay skips it.
@@ -243,9 +237,7 @@ func TestReplayWhileRedisRefuses(t *testing.T) {
 				clients.Wait()
 			}
 			ran.Range(func(id, n any) bool {
-				if n := n.(*atomic.Int64).Load(); n != 1 {
-					t.Errorf("the handler of %v ran %d times", id, n)
-				}
+				gatetest.Equal(t, n.(*atomic.Int64).Load(), 1, "runs of the handler of %v", id)
 				return true
 			})
 		})

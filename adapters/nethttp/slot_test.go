@@ -2,7 +2,6 @@ package nethttp_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -119,9 +118,7 @@ func (o *running) answer() *http.Response {
 func (o *running) leave() {
 	o.t.Helper()
 	o.end <- struct{}{}
-	if r := o.answer(); r.StatusCode != 200 {
-		o.t.Errorf("status %d", r.StatusCode)
-	}
+	gatetest.Equal(o.t, o.answer().StatusCode, 200, "status")
 }
 
 func tenantKey(t *testing.T, tenant string) core.Key {
@@ -169,9 +166,7 @@ func TestConcurrency(t *testing.T) {
 		})
 		want := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded",` +
 			`"status":429,"detail":"All 2 concurrent requests of policy \"streams\" are in use.","violated-policies":["streams"],"retryAfter":` + after + `}` + "\n"
-		if got := body(t, r); got != want {
-			t.Errorf("body %s", got)
-		}
+		gatetest.Equal(t, body(t, r), want, "body")
 
 		o.enter(as("acme", "bob"))
 		r = o.refused(as("acme", "bob"))
@@ -227,9 +222,7 @@ func TestLostLease(t *testing.T) {
 		}
 		select {
 		case <-ctx.Done():
-			if err := context.Cause(ctx); !errors.Is(err, semaphore.ErrLeaseLost) {
-				t.Errorf("cause %v", err)
-			}
+			gatetest.Is(t, context.Cause(ctx), semaphore.ErrLeaseLost, "cause")
 		case <-time.After(generous):
 			t.Error("the context does not end")
 		}
@@ -347,9 +340,7 @@ func TestPanicsOfHooksSpendNothing(t *testing.T) {
 			}
 			holders(t, s, "acme", 0)
 			want := fmt.Sprintf(`"requests";r=%d`, 9-c.before)
-			if r := get(o.handlerOnce(), as("acme", "ann")); r.Header.Get("RateLimit") != want {
-				t.Errorf("RateLimit %s, want %s", r.Header.Get("RateLimit"), want)
-			}
+			gatetest.Equal(t, get(o.handlerOnce(), as("acme", "ann")).Header.Get("RateLimit"), want, "RateLimit")
 		})
 	}
 }

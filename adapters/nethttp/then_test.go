@@ -174,9 +174,7 @@ plans:
 			w := askAs(h, tenant, "/")
 			got = append(got, fmt.Sprint(w.Code, " ", namesIn(w.Header())))
 		}
-		if all := strings.Join(got, ", "); all != want {
-			t.Errorf("%s: %s, want %s", tenant, all, want)
-		}
+		gatetest.Equal(t, strings.Join(got, ", "), want, "%s", tenant)
 	}
 }
 
@@ -234,9 +232,7 @@ plans:
 			t.Errorf("%s is not in %s", want, body)
 		}
 	}
-	if names := namesIn(askAs(h, "free", "/").Header()); names != "day month" {
-		t.Errorf("clients are told of %s", names)
-	}
+	gatetest.Equal(t, namesIn(askAs(h, "free", "/").Header()), "day month", "clients are told of")
 	clock.Set(anchor.AddDate(0, 2, 41)) // 40 days after the second period
 	if used, _, err := book.Kept(t.Context(), gate, "free", "month", anchor); err != nil || used != 0 {
 		t.Errorf("%d are still kept, %v", used, err)

@@ -37,9 +37,7 @@ var byTenant = keyfunc.Must(keyfunc.ContextValue(tenantName{}))
 func usageOf(t *testing.T, r *http.Response) string {
 	t.Helper()
 	expect(t, r, 200, map[string]string{"Cache-Control": "no-store"})
-	if got := r.Header.Get("Content-Type"); got != "application/json" {
-		t.Errorf("Content-Type %q", got)
-	}
+	gatetest.Equal(t, r.Header.Get("Content-Type"), "application/json", "Content-Type")
 	return body(t, r)
 }
 
@@ -180,9 +178,7 @@ func TestUsageOfCapsAlone(t *testing.T) {
 		Caps:      []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 2}},
 	}})
 	const want = `{"policies":[],"caps":[{"name":"streams","q":2,"qu":"concurrent-requests","used":0,"r":2}]}` + "\n"
-	if got := usageOf(t, get(g.Usage())); got != want {
-		t.Error(got)
-	}
+	gatetest.Equal(t, usageOf(t, get(g.Usage())), want, "got")
 }
 
 func TestUsageMethods(t *testing.T) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -161,9 +160,7 @@ func TestWhy(t *testing.T) {
 		why := func(more ...string) whyJSON {
 			t.Helper()
 			v, r := a.why(append(more, "--policies", file)...)
-			if want := map[bool]int{true: exitOK, false: exitNo}[v.Passes]; r.code != want {
-				t.Errorf("exit code %d, want %d", r.code, want)
-			}
+			gatetest.Equal(t, r.code, map[bool]int{true: exitOK, false: exitNo}[v.Passes], "exit code")
 			return v
 		}
 		if v := why(); !v.Passes || len(v.Reasons) != 0 || v.Plan != "free" || v.Override {
@@ -415,9 +412,7 @@ func TestEvict(t *testing.T) {
 			t.Helper()
 			select {
 			case <-l.Context().Done():
-				if err := context.Cause(l.Context()); !errors.Is(err, semaphore.ErrLeaseLost) {
-					t.Error(err)
-				}
+				gatetest.Is(t, context.Cause(l.Context()), semaphore.ErrLeaseLost, "got")
 			case <-time.After(time.Minute): // on a cluster it learns of it when it renews
 				t.Error("the holder goes on")
 			}

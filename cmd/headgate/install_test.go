@@ -141,9 +141,7 @@ func TestGoGet(t *testing.T) {
 			u.build(t, test.program, append([]string{modulePath + "@v0.1.0"}, test.gets...)...)
 			for _, want := range test.gets {
 				module, version, _ := strings.Cut(want, "@")
-				if got := u.output(t, "list", "-m", "-f", "{{.Version}}", module); got != version {
-					t.Errorf("%s is %s, want %s", module, got, version)
-				}
+				gatetest.Equal(t, u.output(t, "list", "-m", "-f", "{{.Version}}", module), version, "%s is", module)
 			}
 		})
 	}

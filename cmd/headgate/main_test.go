@@ -140,8 +140,6 @@ func TestCompletion(t *testing.T) {
 		"schema":    {"sch"},
 	} {
 		r := headgate(t, append([]string{"__complete"}, args...)...)
-		if !strings.Contains(r.out, want) {
-			t.Errorf("%v completes to %q, want %q", args, r.out, want)
-		}
+		gatetest.Contains(t, r.out, want, "%v completes to", args)
 	}
 }

@@ -142,9 +142,7 @@ func TestFilterItemFaults(t *testing.T) {
 		ctx := t.Context()
 		f := newFilter(t, g, bloom.Config{Name: "f", Items: 1000, FalsePositives: 0.01})
 		for _, item := range []string{"", strings.Repeat("x", bloom.MaxItem+1)} {
-			if err := f.Add(ctx, "good", item); !errors.Is(err, bloom.ErrItem) {
-				t.Errorf("an item of %d bytes: %v", len(item), err)
-			}
+			gatetest.Is(t, f.Add(ctx, "good", item), bloom.ErrItem, "an item of %d bytes", len(item))
 			if _, err := f.Test(ctx, item); !errors.Is(err, bloom.ErrItem) {
 				t.Errorf("an item of %d bytes: %v", len(item), err)
 			}
@@ -214,9 +212,7 @@ func TestFilterKeys(t *testing.T) {
 			if f == aging {
 				want /= 2 // one generation
 			}
-			if size != want {
-				t.Errorf("the bits take %d bytes, want %d", size, want)
-			}
+			gatetest.Equal(t, size, want, "bytes of the bits")
 			noError(t, f.Reset(ctx))
 			if keys := client.Keys(ctx, s.Prefix+"*").Val(); len(keys) != 0 {
 				t.Fatalf("Reset left %q", keys)
@@ -245,9 +241,7 @@ func TestFilterLosesPart(t *testing.T) {
 			}
 			_, statsErr := f.Stats(ctx)
 			for _, err := range []error{testErr, statsErr, f.Add(ctx, items...)} {
-				if !errors.Is(err, bloom.ErrLost) {
-					t.Errorf("without %s: %v", lost, err)
-				}
+				gatetest.Is(t, err, bloom.ErrLost, "without %s", lost)
 			}
 			noError(t, f.Reset(ctx))
 			if isNew, err := f.TestAndAdd(ctx, items...); count(isNew) != len(items) || err != nil {
@@ -350,15 +344,11 @@ func TestFilterErrors(t *testing.T) {
 	}})
 	f := newFilter(t, g, bloom.Config{Name: "f", Items: 1000, FalsePositives: 0.01})
 	noError(t, client.Set(ctx, s.Prefix+":{f}:bf2", "text", 0).Err())
-	if err := f.Add(ctx, "a"); !errors.Is(err, core.ErrMisconfigured) {
-		t.Errorf("a key that holds something else: %v", err)
-	}
+	gatetest.Is(t, f.Add(ctx, "a"), core.ErrMisconfigured, "a key that holds something else")
 	client.Del(ctx, s.Prefix+":{f}:bf2")
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := f.Add(cancelled, "a"); !errors.Is(err, context.Canceled) {
-		t.Errorf("a cancelled context: %v", err)
-	}
+	gatetest.Is(t, f.Add(cancelled, "a"), context.Canceled, "a cancelled context")
 	s.Stop()
 	if err := f.Add(ctx, "a"); err == nil || errors.Is(err, core.ErrMisconfigured) {
 		t.Errorf("a stopped server: %v", err)
@@ -413,7 +403,5 @@ func TestFilterItemIsNewOnce(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if n := n.Load(); n != 200 {
-		t.Errorf("%d of 200 items were new", n)
-	}
+	gatetest.Equal(t, n.Load(), 200, "of 200 items were new")
 }

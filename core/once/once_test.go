@@ -60,9 +60,7 @@ func TestWorkIsDoneOnce(t *testing.T) {
 			})
 		}
 		failure := errors.New("failed")
-		if err := do(failure); !errors.Is(err, failure) {
-			t.Errorf("work that fails: %v", err)
-		}
+		gatetest.Is(t, do(failure), failure, "work that fails")
 		if err := do(nil); err != nil {
 			t.Errorf("after a failure: %v", err)
 		}
@@ -74,9 +72,7 @@ func TestWorkIsDoneOnce(t *testing.T) {
 		}
 		if c != nil {
 			c.Advance(time.Hour - time.Microsecond)
-			if err := do(nil); !errors.Is(err, once.ErrDone) {
-				t.Errorf("at the end of the window: %v", err)
-			}
+			gatetest.Is(t, do(nil), once.ErrDone, "at the end of the window")
 			c.Advance(time.Microsecond)
 			if err := do(nil); err != nil {
 				t.Errorf("after the window: %v", err)
@@ -199,9 +195,7 @@ func TestOnceOverReplicas(t *testing.T) {
 	}
 	wg.Wait()
 	for i := range ids {
-		if n := handled[i].Load(); n != 1 {
-			t.Errorf("id %d was handled %d times", i, n)
-		}
+		gatetest.Equal(t, handled[i].Load(), 1, "runs of id %d", i)
 	}
 }
 
@@ -214,9 +208,7 @@ func TestOnceSurvivesOutage(t *testing.T) {
 	key := newKey(t, "k")
 	a := gatetest.Must(o.Begin(ctx, key, 0))(t)
 	s.Stop()
-	if err := a.Succeed(ctx); !errors.Is(err, once.ErrNotRecorded) {
-		t.Errorf("a stopped Redis has remembered: %v", err)
-	}
+	gatetest.Is(t, a.Succeed(ctx), once.ErrNotRecorded, "a stopped Redis has remembered")
 	if _, err := o.Begin(ctx, newKey(t, "other"), 0); err == nil || errors.Is(err, once.ErrDone) || errors.Is(err, semaphore.ErrFull) {
 		t.Errorf("another key during the outage: %v", err)
 	}
@@ -243,9 +235,7 @@ func TestOnceLosesLease(t *testing.T) {
 		<-ctx.Done()
 		return nil
 	})
-	if !errors.Is(err, semaphore.ErrLeaseLost) {
-		t.Errorf("Do: %v", err)
-	}
+	gatetest.Is(t, err, semaphore.ErrLeaseLost, "Do")
 	if _, err := o.Begin(ctx, key, 0); !errors.Is(err, once.ErrDone) {
 		t.Errorf("afterwards: %v", err)
 	}
@@ -301,9 +291,7 @@ func TestOnceLosesLeaseAfterItsContext(t *testing.T) {
 	<-a.Context().Done()
 	noError(t, client.FlushAll(t.Context()).Err())
 	<-a.Lost()
-	if err := a.Succeed(t.Context()); !errors.Is(err, semaphore.ErrLeaseLost) {
-		t.Error(err)
-	}
+	gatetest.Is(t, a.Succeed(t.Context()), semaphore.ErrLeaseLost, "got")
 }
 
 // The key of a process that is killed is free when its lease has ended.
@@ -418,9 +406,7 @@ func TestAnswersAreCopies(t *testing.T) {
 		memory := func(most string) { noError(t, s.Client(t).ConfigSet(t.Context(), "maxmemory", most).Err()) }
 		o := newOnce(t, redisGate(t, s.Client(t), core.Config{Timeout: busyTimeout}), once.Config{Name: "w", TTL: time.Minute})
 		use(t, o, func() { memory("1") }, func(err error) {
-			if !errors.Is(err, once.ErrNotRecorded) {
-				t.Errorf("recorded: %v", err)
-			}
+			gatetest.Is(t, err, once.ErrNotRecorded, "recorded")
 			memory("0")
 		})
 	})

@@ -22,9 +22,7 @@ func TestEvictedHolderLosesItsLease(t *testing.T) {
 	renewals := map[string]func(t *testing.T, l *semaphore.Lease){
 		"in the background": func(*testing.T, *semaphore.Lease) {},
 		"by Extend": func(t *testing.T, l *semaphore.Lease) {
-			if err := l.Extend(t.Context()); !errors.Is(err, semaphore.ErrLeaseLost) {
-				t.Errorf("extended: %v", err)
-			}
+			gatetest.Is(t, l.Extend(t.Context()), semaphore.ErrLeaseLost, "extended")
 		},
 	}
 	for name, extend := range renewals {
@@ -68,9 +66,7 @@ func TestEvictedHolderIsNotifiedAtOnce(t *testing.T) {
 	evict(t, other, level.Key)
 	<-l.Lost()
 	<-l.Context().Done()
-	if !errors.Is(context.Cause(l.Context()), semaphore.ErrLeaseLost) {
-		t.Error(context.Cause(l.Context()))
-	}
+	gatetest.Is(t, context.Cause(l.Context()), semaphore.ErrLeaseLost, "got")
 }
 
 // Evict with an ID that no holder has evicts nobody, whatever other data Redis has under that name,

@@ -142,9 +142,7 @@ func TestLeaseIsLostWhileRedisIsStopped(t *testing.T) {
 	t.Cleanup(s.Continue)
 	select {
 	case <-l.Context().Done():
-		if cause := context.Cause(l.Context()); !errors.Is(cause, semaphore.ErrLeaseLost) {
-			t.Error(cause)
-		}
+		gatetest.Is(t, context.Cause(l.Context()), semaphore.ErrLeaseLost, "got")
 	case <-time.After(longTimeout):
 		t.Error("the lease is not lost")
 	}
@@ -218,9 +216,7 @@ func TestWaitersReturnToRedis(t *testing.T) {
 	var held []*semaphore.Lease
 	local := func() {
 		l := acquire(t, sem, level)
-		if l.Token() != 0 {
-			t.Errorf("token %d without Redis", l.Token())
-		}
+		gatetest.Equal(t, l.Token(), 0, "token without Redis")
 		held = append(held, l)
 	}
 	local()
@@ -311,9 +307,7 @@ func TestAcquireEndsWithItsOwnDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), shortTimeout)
 	defer cancel()
 	_, err := sem.Acquire(ctx, semaphore.Request{Caps: []semaphore.Cap{{Key: newKey(t, "muted"), Limit: 1}}})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
+	gatetest.Is(t, err, context.DeadlineExceeded, "got")
 	time.Sleep(busyTimeout / 2) // overload is told a moment later
 	if n := overloads.Load(); n > 0 {
 		t.Errorf("%d events of overload", n)
@@ -341,9 +335,7 @@ func TestEvictedWaiterTakesNoLocalSlot(t *testing.T) {
 		<-queued
 		release(t, first)
 		evict(t, sem, level.Key)
-		if err := <-ended; !errors.Is(err, semaphore.ErrLeaseLost) {
-			t.Errorf("%v: %v", mode, err)
-		}
+		gatetest.Is(t, <-ended, semaphore.ErrLeaseLost, "%v", mode)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -116,14 +117,10 @@ func TestGrantAfterCloseIsLost(t *testing.T) {
 	<-ran
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := g.Close(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("closed: %v", err)
-	}
+	gatetest.Is(t, g.Close(ctx), context.Canceled, "closed")
 	close(open)
 	l := <-granted
-	if cause := context.Cause(l.Context()); !errors.Is(cause, core.ErrClosed) {
-		t.Errorf("cause %v", cause)
-	}
+	gatetest.Is(t, context.Cause(l.Context()), core.ErrClosed, "cause")
 	next, err := newSemaphore(t, warm, semaphore.Config{}).Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: longTimeout})
 	noError(t, err)
 	release(t, next, l)

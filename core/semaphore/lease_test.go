@@ -113,9 +113,7 @@ func TestMutexExcludesOthers(t *testing.T) {
 			for range 4 {
 				<-done
 			}
-			if n != 20 {
-				t.Errorf("%s: %d turns", name, n)
-			}
+			gatetest.Equal(t, n, 20, "%s: turns", name)
 		}
 	})
 }
@@ -168,9 +166,7 @@ func TestExtend(t *testing.T) {
 				<-l.Lost()
 			}
 			release(t, l)
-			if err := l.Extend(t.Context()); !errors.Is(err, semaphore.ErrLeaseLost) {
-				t.Errorf("released: %v", err)
-			}
+			gatetest.Is(t, l.Extend(t.Context()), semaphore.ErrLeaseLost, "released")
 		}
 		if err := (*semaphore.Lease)(nil).Extend(t.Context()); err != nil {
 			t.Errorf("nil: %v", err)

@@ -52,9 +52,7 @@ func TestNamedHolderIsReplaced(t *testing.T) {
 					return gatetest.Must(ask(worker, key, weight, 0))(t)
 				}
 				first, elsewhere := take(a, 2), take(b, 2)
-				if first.ID() != worker {
-					t.Errorf("ID %q", first.ID())
-				}
+				gatetest.Equal(t, first.ID(), worker, "ID")
 				other := make(chan *semaphore.Lease, 1)
 				go func() {
 					l, err := ask("worker 2", a, 2, time.Hour)
@@ -91,9 +89,7 @@ func TestNamedHolderIsReplaced(t *testing.T) {
 		}
 		s := newSemaphore(t, g, semaphore.Config{Name: "long"})
 		_, err := s.Acquire(t.Context(), semaphore.Request{ID: strings.Repeat("x", 129), Caps: []semaphore.Cap{{Key: newKey(t, "k"), Limit: 1}}})
-		if !errors.Is(err, semaphore.ErrRequest) {
-			t.Errorf("a long ID: %v", err)
-		}
+		gatetest.Is(t, err, semaphore.ErrRequest, "a long ID")
 	})
 }
 
@@ -111,9 +107,7 @@ func TestNamedWaiterIsReplaced(t *testing.T) {
 				results <- errors.Join(err, l.Release(t.Context()))
 			}()
 		}
-		if err := <-results; !errors.Is(err, semaphore.ErrLeaseLost) {
-			t.Errorf("the first to wait: %v", err)
-		}
+		gatetest.Is(t, <-results, semaphore.ErrLeaseLost, "the first to wait")
 		release(t, holder)
 		if err := <-results; err != nil {
 			t.Errorf("the second: %v", err)

@@ -55,9 +55,7 @@ func TestCrowdOfAcquiresIsNoOutage(t *testing.T) {
 	close(full)
 	wg.Wait()
 	stop()
-	if n := most.Load(); n != 50 {
-		t.Errorf("%d slots were held, want 50", n)
-	}
+	gatetest.Equal(t, most.Load(), 50, "slots were held")
 	worked(t, g.Close(t.Context()))
 }
 
@@ -196,9 +194,7 @@ func TestDeadShardCostsItsOwnKeys(t *testing.T) {
 		release(t, l)
 	}
 	opened.Range(func(node, _ any) bool {
-		if node != dead.Addr {
-			t.Errorf("the circuit of %v opened", node)
-		}
+		gatetest.Equal(t, node.(string), dead.Addr, "the circuit that opened")
 		return true
 	})
 	if _, ok := opened.Load(dead.Addr); !ok {

@@ -257,9 +257,7 @@ func TestCloseDrains(t *testing.T) {
 		synctest.Wait()
 		closed := make(chan error)
 		go func() { closed <- g.Close(context.Background()) }()
-		if err := <-waited; !errors.Is(err, core.ErrClosed) {
-			t.Errorf("waiting caller: %v", err)
-		}
+		gatetest.Is(t, <-waited, core.ErrClosed, "waiting caller")
 		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.Is(err, core.ErrClosed) {
 			t.Errorf("new caller: %v", err)
 		}

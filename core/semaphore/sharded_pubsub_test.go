@@ -185,9 +185,7 @@ func TestSubscriptionRecoversFromFaults(t *testing.T) {
 		},
 		"slot is moved": func(t *testing.T, c *redistest.Cluster, level semaphore.Cap) {
 			moveSlot(t, c.Nodes[0], c.Nodes[1], level.Key.String())
-			if n := shardChannels(t, c.Nodes[0]); n != 0 {
-				t.Errorf("%d channels remain on the old node", n)
-			}
+			gatetest.Equal(t, shardChannels(t, c.Nodes[0]), 0, "channels remain on the old node")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

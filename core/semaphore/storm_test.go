@@ -95,9 +95,7 @@ func TestStorm(t *testing.T) {
 	}
 	t.Logf("%d turns, %d killed, %d stopped, at most %d of %d at once, %d to %d turns of the others (%.3f)", len(all),
 		workers[0].faults*faulty, workers[faulty].faults*faulty, maxOverlap(all), limit, fewest, most, float64(most)/float64(fewest))
-	if n := maxOverlap(all); n != limit {
-		t.Errorf("%d processes believed that they held a slot at once, want %d", n, limit)
-	}
+	gatetest.Equal(t, maxOverlap(all), limit, "processes believed that they held a slot at once")
 	// A short storm on a busy machine says more about the machine.
 	if fewest == 0 || long() && float64(most)/float64(fewest) > 1.1 {
 		t.Errorf("the processes got between %d and %d turns", fewest, most)

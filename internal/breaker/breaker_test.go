@@ -109,9 +109,7 @@ func TestProbingEnds(t *testing.T) {
 		forgotten := newBreaker(t, s)
 		forgotten.Doubt()
 		time.Sleep(10 * breaker.Pause)
-		if n := s.total.Load(); n != 1 {
-			t.Errorf("%d probes of a server that nobody asks", n)
-		}
+		gatetest.Equal(t, s.total.Load(), 1, "probes of a server that nobody asks")
 		s = new(server)
 		s.down.Store(true)
 		tasks := new(breaker.Tasks)
@@ -161,9 +159,7 @@ func TestTasksWait(t *testing.T) {
 		tasks.Go(func() { <-hold })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := tasks.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
+		gatetest.Is(t, tasks.Wait(ctx), context.DeadlineExceeded, "got")
 		var waited atomic.Int64
 		for range 2 {
 			go func() {
@@ -176,8 +172,6 @@ func TestTasksWait(t *testing.T) {
 		tasks.Go(func() { <-hold }) // starts while two callers wait
 		close(hold)
 		synctest.Wait()
-		if waited.Load() != 2 {
-			t.Errorf("%d waits ended", waited.Load())
-		}
+		gatetest.Equal(t, waited.Load(), 2, "waits ended")
 	})
 }

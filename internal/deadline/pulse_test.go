@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // In a process that runs, an Alarm rings when it is due, and none rings that was stopped.
@@ -19,13 +20,9 @@ func TestAlarmRingsWhenDue(t *testing.T) {
 		began, rang := time.Now(), make(chan time.Duration, 1)
 		alarm := p.AfterFunc(55*time.Millisecond, time.Second, func() { rang <- time.Since(began) })
 		p.AfterFunc(20*time.Millisecond, time.Second, func() { t.Error("a stopped alarm rings") }).Stop()
-		if took := <-rang; took != 55*time.Millisecond {
-			t.Errorf("it rang after %v", took)
-		}
+		gatetest.Equal(t, <-rang, 55*time.Millisecond, "it rang after")
 		alarm.Stop()
-		if p.Lost() != 0 {
-			t.Errorf("%v of a process that runs", p.Lost())
-		}
+		gatetest.Equal(t, p.Lost(), 0, "of a process that runs")
 	})
 }
 
@@ -38,9 +35,7 @@ func TestPulseBeatsWhileHeld(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
-			if got := beats.Load(); got != want {
-				t.Errorf("%d beats, want %d", got, want)
-			}
+			gatetest.Equal(t, beats.Load(), want, "beats")
 		}
 		expect(time.Second, 0)
 		p.Start()
@@ -146,9 +141,7 @@ func TestPulseTellsOfABusyProcess(t *testing.T) {
 	if took := time.Since(began); lost < 10*time.Millisecond || took < lost {
 		t.Errorf("the process did not run for %v of %v", lost, took)
 	}
-	if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
+	gatetest.Is(t, ctx.Err(), context.DeadlineExceeded, "got")
 }
 
 // A context within the running time ends with its parent, and at the most.
@@ -225,9 +218,7 @@ func TestUntilTakesTheEarlierDeadline(t *testing.T) {
 func TestErrSeesALateTimer(t *testing.T) {
 	ctx, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
 	defer cancel()
-	if err := deadline.Err(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error %v", err)
-	}
+	gatetest.Is(t, deadline.Err(ctx), context.DeadlineExceeded, "error")
 	for name, ctx := range map[string]context.Context{
 		"without a deadline": context.Background(),
 		"with one of Until":  deadline.Until(context.Background(), time.Now().Add(-time.Second)),

@@ -105,19 +105,13 @@ func TestCallsAreBounded(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		mu.Lock()
-		if most != 32+256 {
-			t.Errorf("%d calls ran at a time", most)
-		}
+		gatetest.Equal(t, most, 32+256, "calls ran at a time")
 		mu.Unlock()
 		time.Sleep(6 * time.Second)
-		if err := r.await(t, calls[399]); !errors.Is(err, errFailed) {
-			t.Errorf("the call without a turn: %v", err)
-		}
+		gatetest.Is(t, r.await(t, calls[399]), errFailed, "the call without a turn")
 		last := r.Call(t.Context(), "a", "last", quick)
 		r.end(t)
-		if err := r.await(t, last); !errors.Is(err, errClosed) {
-			t.Errorf("the call that waited when the Group was closed: %v", err)
-		}
+		gatetest.Is(t, r.await(t, last), errClosed, "the call that waited when the Group was closed")
 	})
 }
 
@@ -138,9 +132,7 @@ func TestCallerLeaves(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := r.Wait(ctx, []*flight.Call{c}, began.Add(time.Hour), 0); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
+		gatetest.Is(t, r.Wait(ctx, []*flight.Call{c}, began.Add(time.Hour), 0), context.DeadlineExceeded, "got")
 		close(done)
 		gatetest.Worked(t, r.await(t, c))
 	})

@@ -1,10 +1,16 @@
 package gatetest
 
-import "testing"
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
 
 // failer is a testing.TB, or a test of rapid.
 type failer interface {
 	Helper()
+	Errorf(format string, args ...any)
 	Fatal(args ...any)
 }
 
@@ -30,5 +36,29 @@ func Worked(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// Equal reports a value that is not the wanted one. The format says which value it is.
+func Equal[T comparable](t failer, got, want T, format string, args ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
+// Is reports an error that is not the wanted one.
+func Is(t failer, err, want error, format string, args ...any) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: error %v, want %v", fmt.Sprintf(format, args...), err, want)
+	}
+}
+
+// Contains reports a text that lacks a part.
+func Contains(t failer, text, part, format string, args ...any) {
+	t.Helper()
+	if !strings.Contains(text, part) {
+		t.Errorf("%s: %q lacks %q", fmt.Sprintf(format, args...), text, part)
 	}
 }

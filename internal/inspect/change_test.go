@@ -83,13 +83,9 @@ func TestGiveLeavesWhatIsHeld(t *testing.T) {
 				if given, err := i.Give(t.Context(), p, key, 80, "b"); given != 0 || err != nil {
 					t.Error(given, err)
 				}
-				if used := usedOf(t, i, key); used != 60 {
-					t.Errorf("%d used while a reservation holds 60", used)
-				}
+				gatetest.Equal(t, usedOf(t, i, key), 60, "used while a reservation holds 60")
 				noError(t, r.Cancel(t.Context()))
-				if used := usedOf(t, i, key); used != 0 {
-					t.Errorf("%d used", used)
-				}
+				gatetest.Equal(t, usedOf(t, i, key), 0, "used")
 			})
 		}
 	})

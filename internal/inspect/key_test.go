@@ -144,16 +144,12 @@ func TestWait(t *testing.T) {
 		time.Hour - 1: "1 h", 24*time.Hour - 1: "1 d", 36*time.Hour + 1: "1 d 13 h", 24*time.Hour + 1: "1 d 1 h",
 		400 * 24 * time.Hour: "400 d", core.Never: "ever", -5: "0 s",
 	} {
-		if got := inspect.Wait(d); got != want {
-			t.Errorf("%v is %q, want %q", d, got, want)
-		}
+		gatetest.Equal(t, inspect.Wait(d), want, "%v is", d)
 	}
 	for n, want := range map[int64]string{
 		0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000",
 		-1 << 63: "-9223372036854775808",
 	} {
-		if got := inspect.Number(n); got != want {
-			t.Errorf("%d is %q, want %q", n, got, want)
-		}
+		gatetest.Equal(t, inspect.Number(n), want, "%d is", n)
 	}
 }

@@ -88,9 +88,7 @@ func TestRights(t *testing.T) {
 		check(i.SetOverride(t.Context(), "acme", plans.Override{Plan: "free"}))
 		_, err = i.DeleteOverride(t.Context(), "acme")
 		check(err)
-		if n := len(s.Slots[0].Holders); n != 2 {
-			t.Errorf("%d holders", n)
-		}
+		gatetest.Equal(t, len(s.Slots[0].Holders), 2, "holders")
 	}
 	everything()
 

@@ -100,9 +100,7 @@ func TestSubject(t *testing.T) {
 			"acme/bob has used 5 of 5 requests of search.",
 			"acme holds 2 of 2 slots of streams, and 3 wait.",
 		} {
-			if text := why.Reasons[at].Text(); text != want {
-				t.Errorf("reason %q, want %q", text, want)
-			}
+			gatetest.Equal(t, why.Reasons[at].Text(), want, "reason")
 		}
 	})
 }
@@ -301,9 +299,7 @@ func TestLimitThatAnswers(t *testing.T) {
 				t.Errorf("after %s: then %q, reason %q, retry after %v", c.spend, s.Limits[0].Then, reason, s.Why.RetryAfter)
 			}
 		}
-		if p := i.Policy("month.slow"); p.Unit() != core.UnitTokens {
-			t.Errorf("its unit is %v", p.Unit())
-		}
+		gatetest.Equal(t, i.Policy("month.slow").Unit(), core.UnitTokens, "its unit is")
 	})
 }
 

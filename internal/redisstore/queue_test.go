@@ -51,9 +51,7 @@ func TestBurstOverASlowLinkIsOverload(t *testing.T) {
 func TestPanicReachesOneCaller(t *testing.T) {
 	s := newTestStore(t, func(context.Context, redis.Cmder) error { panic("hook") })
 	defer func() {
-		if got := recover(); got != "hook" {
-			t.Errorf("panic %v", got)
-		}
+		gatetest.Equal(t, recover(), "hook", "panic")
 	}()
 	_ = s.Decide(t.Context(), requests(t, "a"))
 }
@@ -104,18 +102,14 @@ func TestReleaseFollowsItsAcquire(t *testing.T) {
 		synctest.Wait()
 		go release("fifth")
 		synctest.Wait()
-		if n := len(sent); n != 6 {
-			t.Errorf("%d operations were sent before the server had answered the acquire", n)
-		}
+		gatetest.Equal(t, len(sent), 6, "operations were sent before the server had answered the acquire")
 		close(answers["fifth"])
 		synctest.Wait()
 		close(sent)
 		var last string
 		for last = range sent {
 		}
-		if last != "release fifth" {
-			t.Errorf("%s was sent last", last)
-		}
+		gatetest.Equal(t, last, "release fifth", "was sent last")
 	})
 }
 
@@ -135,9 +129,7 @@ func TestThirdRoundTripIsForLeases(t *testing.T) {
 		sends := func(want int) (next chan []int64) {
 			t.Helper()
 			synctest.Wait()
-			if n := len(sent); n != want {
-				t.Errorf("%d round trips began, want %d", n, want)
-			}
+			gatetest.Equal(t, len(sent), want, "round trips began")
 			for range want {
 				next = <-sent
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redisstore"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
@@ -51,12 +52,8 @@ func TestReplyToTwoCharges(t *testing.T) {
 			if tt.err != nil {
 				return
 			}
-			if got := [2]bool{asked[0].Charges[0].Fits, other.Fits}; got != tt.fits {
-				t.Errorf("fits %v, want %v", got, tt.fits)
-			}
-			if asked[0].Admitted() != (tt.fits == [2]bool{true, true}) {
-				t.Errorf("admitted is %v", asked[0].Admitted())
-			}
+			gatetest.Equal(t, [2]bool{asked[0].Charges[0].Fits, other.Fits}, tt.fits, "fits")
+			gatetest.Equal(t, asked[0].Admitted(), (tt.fits == [2]bool{true, true}), "admitted is")
 		})
 	}
 }
@@ -123,8 +120,6 @@ func TestShortReplyIsAnErrorOfEach(t *testing.T) {
 		}
 		close(pass)
 		callers.Wait()
-		if n := failed.Load(); n != 4 {
-			t.Errorf("%d callers of 4 have an error", n)
-		}
+		gatetest.Equal(t, failed.Load(), 4, "callers of 4 have an error")
 	})
 }

@@ -42,9 +42,7 @@ func TestLookHangs(t *testing.T) {
 		if err := <-left; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		if n := looks(); n != 1 {
-			t.Errorf("%d goroutines look", n)
-		}
+		gatetest.Equal(t, looks(), 1, "goroutines look")
 	}
 	hanging.Release()
 	for _, want := range []string{"", "one, two"} { // two looks that are not left see the same
@@ -53,7 +51,5 @@ func TestLookHangs(t *testing.T) {
 			t.Errorf("%q, %t, %v, want %q", text, changed, err, want)
 		}
 	}
-	if n := looks(); n != 0 {
-		t.Errorf("%d goroutines look", n)
-	}
+	gatetest.Equal(t, looks(), 0, "goroutines look")
 }

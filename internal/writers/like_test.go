@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 var errOwn, errBelow = errors.New("own"), errors.New("below")
@@ -70,9 +72,7 @@ func TestLike(t *testing.T) {
 	} {
 		o := Own(own{w})
 		var got http.ResponseWriter
-		if n := testing.AllocsPerRun(100, func() { got = Like(&o) }); n != 0 {
-			t.Errorf("%T: %v allocations", w, n)
-		}
+		gatetest.Equal(t, testing.AllocsPerRun(100, func() { got = Like(&o) }), 0, "%T: allocations", w)
 		if has(got) != has(w) {
 			t.Errorf("%T has %04b, and what is like it %04b", w, has(w), has(got))
 		}
@@ -99,9 +99,7 @@ func TestFlushes(t *testing.T) {
 		{recorder, true}, {above(above(recorder)), true}, {above(only), true},
 		{bare, false}, {above(above(bare)), false},
 	} {
-		if got := Flushes(c.w); got != c.want {
-			t.Errorf("%T: %v", c.w, got)
-		}
+		gatetest.Equal(t, Flushes(c.w), c.want, "%T", c.w)
 	}
 }
 
@@ -111,9 +109,7 @@ func check(t *testing.T, w, below http.ResponseWriter) {
 	if u, ok := w.(interface{ Unwrap() http.ResponseWriter }); !ok || u.Unwrap() != below {
 		t.Errorf("%T does not unwrap to the one below", w)
 	}
-	if err := http.NewResponseController(w).Flush(); !errors.Is(err, errOwn) {
-		t.Errorf("%T: a ResponseController flushes with %v", w, err)
-	}
+	gatetest.Is(t, http.NewResponseController(w).Flush(), errOwn, "%T: a ResponseController flushes with", w)
 	if _, err := io.WriteString(w, ""); !errors.Is(err, errOwn) {
 		t.Errorf("%T: WriteString returns %v", w, err)
 	}

@@ -82,9 +82,7 @@ func TestDenialsAreSampled(t *testing.T) {
 	b.text.Reset()
 	b.clock.Advance(-time.Hour)
 	decide(1)
-	if !strings.Contains(b.text.String(), "msg=denied ") {
-		t.Errorf("after a step back the log says %q", b.text.String())
-	}
+	gatetest.Contains(t, b.text.String(), "msg=denied ", "after a step back the log says")
 }
 
 // However many keys are denied, the lines that are remembered are bounded, and every denial counts.
@@ -114,9 +112,7 @@ func TestFloodIsBounded(t *testing.T) {
 		key := core.Must(core.NewKey(fmt.Sprint("k", i/2)))
 		gatetest.Must(g.Decide(t.Context(), core.Charge{Policy: none, Key: key}))(t)
 	}
-	if lines := strings.Count(b.text.String(), "\n"); lines != 100 {
-		t.Errorf("%d lines", lines)
-	}
+	gatetest.Equal(t, strings.Count(b.text.String(), "\n"), 100, "lines")
 	b.text.Reset()
 	b.Observe(t.Context(), &core.ServerEvent{Op: core.OpOverload, Node: "a:1", Err: core.ErrOverloaded})
 	b.Observe(t.Context(), &core.DecisionEvent{Op: core.OpDecide, Err: core.ErrClosed})

@@ -106,18 +106,14 @@ func TestFiguresAreLive(t *testing.T) {
 	}
 	s.exhaust()
 	p.shows("month 7×")
-	if at := eval[string](p, focused); !strings.Contains(at, "#refused-") {
-		t.Errorf("the focus is at %q", at)
-	}
+	gatetest.Contains(t, eval[string](p, focused), "#refused-", "the focus is at")
 
 	// Another key overtakes it, and the focus stays with acme.
 	for range 40 {
 		s.decide(core.Charge{Policy: s.search, Key: s.key("globex")})
 	}
 	p.shows("globex search 10×")
-	if at := eval[string](p, focused); !strings.Contains(at, "acme #refused-") {
-		t.Errorf("the focus is at %q", at)
-	}
+	gatetest.Contains(t, eval[string](p, focused), "acme #refused-", "the focus is at")
 
 	p = open(t, b, looks[0], s.page+"subject?key=acme")
 	p.shows("Denied until")
@@ -127,9 +123,7 @@ func TestFiguresAreLive(t *testing.T) {
 	gatetest.NoError(t, s.gate.Reset(t.Context(), core.Charge{Policy: s.month, Key: s.key("acme")}))
 	p.shows("The next request passes")
 	const typed = "document.querySelector('#limit-month-raise').value + ' ' + document.querySelector('details[open]').id"
-	if text := eval[string](p, typed); text != "25 limit-month-more" {
-		t.Errorf("typed and open: %q", text)
-	}
+	gatetest.Equal(t, eval[string](p, typed), "25 limit-month-more", "typed and open")
 }
 
 // A key does no harm, whatever it holds, and the policy of the page blocks nothing of its own.
@@ -148,9 +142,7 @@ func TestHostileKey(t *testing.T) {
 	if title := eval[string](p, "document.title"); title == "harm" {
 		t.Error("a script of a key has run")
 	}
-	if n := eval[int](p, "document.images.length + document.scripts.length"); n != 1 {
-		t.Errorf("%d scripts and images, want the page's own", n)
-	}
+	gatetest.Equal(t, eval[int](p, "document.images.length + document.scripts.length"), 1, "scripts and images")
 }
 
 // Without its script the page shows and does all but the live parts.

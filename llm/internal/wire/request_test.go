@@ -159,9 +159,7 @@ func TestTotalSaturates(t *testing.T) {
 		{wire.Usage{Input: math.MaxInt64, Output: 1}, math.MaxInt64},
 		{wire.Usage{Input: 1, CacheRead: math.MaxInt64 - 1}, math.MaxInt64},
 	} {
-		if got := c.usage.Total(); got != c.want {
-			t.Errorf("%+v: %d, want %d", c.usage, got, c.want)
-		}
+		gatetest.Equal(t, c.usage.Total(), c.want, "%+v", c.usage)
 	}
 }
 

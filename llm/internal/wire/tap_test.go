@@ -59,9 +59,7 @@ func TestHideHoldsBackOneEvent(t *testing.T) {
 	} {
 		out.Reset()
 		gatetest.Must(tap.Write([]byte(c.write), false, take))(t)
-		if out.String() != c.want {
-			t.Errorf("after %q: %q, want %q", c.write, out.String(), c.want)
-		}
+		gatetest.Equal(t, out.String(), c.want, "after %q", c.write)
 		if !tap.Between() {
 			t.Errorf("after %q: not between two events", c.write)
 		}
@@ -162,9 +160,7 @@ func TestSeenOutputCountsUnfinishedText(t *testing.T) {
 	} {
 		gatetest.Must(tap.Write([]byte(c.write), false, nil))(t)
 		o := tap.Response()
-		if got := max(o.TextTokens(), o.Usage.Output); got != c.want {
-			t.Errorf("after %q: %d, want %d", c.write, got, c.want)
-		}
+		gatetest.Equal(t, max(o.TextTokens(), o.Usage.Output), c.want, "after %q", c.write)
 	}
 }
 
@@ -291,9 +287,7 @@ func TestTapMemoryIsBounded(t *testing.T) {
 			if grown > most {
 				t.Errorf("%d bytes allocated for %d", grown, written)
 			}
-			if want := written + len(c.begin) + len(c.end); size != want {
-				t.Errorf("passed on %d bytes, want %d", size, want)
-			}
+			gatetest.Equal(t, size, (written + len(c.begin) + len(c.end)), "bytes passed on")
 		})
 	}
 }
@@ -357,9 +351,7 @@ func TestOrdinaryEventAllocatesNothing(t *testing.T) {
 				_, _ = tap.Write(body[half:], false, out)
 			}
 			write()
-			if n := testing.AllocsPerRun(100, write); n != 0 {
-				t.Errorf("%s, hide %v: %v allocations", c.File, hide, n)
-			}
+			gatetest.Equal(t, testing.AllocsPerRun(100, write), 0, "%s, hide %v: allocations", c.File, hide)
 		}
 	}
 }

@@ -328,9 +328,7 @@ func TestCountersOutliveGates(t *testing.T) {
 			}
 		}
 	}
-	if calls := read()[series.RoundTripCalls.Name]; calls != 3 {
-		t.Errorf("%v calls, want 3", calls)
-	}
+	gatetest.Equal(t, read()[series.RoundTripCalls.Name], 3, "calls")
 }
 
 func TestPrometheusNames(t *testing.T) {
@@ -338,9 +336,7 @@ func TestPrometheusNames(t *testing.T) {
 		series.Requests: "headgate_requests_total", series.RoundTripTime: "headgate_round_trip_time_seconds_total",
 		series.TimeInQueue: "headgate_request_time_in_queue_seconds", series.CircuitOpen: "headgate_circuit_open",
 	} {
-		if got := s.Prometheus(); got != want {
-			t.Errorf("%s: %s, want %s", s.Name, got, want)
-		}
+		gatetest.Equal(t, s.Prometheus(), want, "%s", s.Name)
 	}
 }
 

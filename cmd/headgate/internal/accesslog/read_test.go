@@ -165,18 +165,14 @@ func TestReadEndsEarly(t *testing.T) {
 	text := strings.Repeat(line, 50_000)
 	stop := errors.New("stop")
 	_, _, err := Read(t.Context(), strings.NewReader(text), func(e *Entry) error { return stop })
-	if !errors.Is(err, stop) {
-		t.Errorf("error of f: %v", err)
-	}
+	gatetest.Is(t, err, stop, "error of f")
 	broken := io.MultiReader(strings.NewReader(text), iotest.ErrReader(stop))
 	if n, _, err := Read(t.Context(), broken, func(*Entry) error { return nil }); !errors.Is(err, stop) {
 		t.Errorf("error of the reader after %d lines: %v", n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	_, _, err = Read(ctx, strings.NewReader(text), func(*Entry) error { cancel(); return nil })
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	gatetest.Is(t, err, context.Canceled, "cancelled")
 }
 
 func TestTruncatedGzip(t *testing.T) {
@@ -185,9 +181,7 @@ func TestTruncatedGzip(t *testing.T) {
 	fmt.Fprintln(z, `127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326`)
 	_ = z.Close()
 	_, _, err := Read(t.Context(), bytes.NewReader(zipped.Bytes()[:zipped.Len()-8]), func(*Entry) error { return nil })
-	if !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("%v", err)
-	}
+	gatetest.Is(t, err, io.ErrUnexpectedEOF, "got")
 }
 
 func FuzzParse(f *testing.F) {

@@ -276,7 +276,5 @@ func TestReplayOfAnOverage(t *testing.T) {
 	for n := range int64(8) {
 		gatetest.NoError(t, r.Decide(t.Context(), &accesslog.Entry{Time: 1_800_000_000_000_000 + n, Line: n + 1, Client: []byte("192.0.2.1")}))
 	}
-	if got := strings.Join(denied, " "); got != "7day.slow 8day.slow" {
-		t.Errorf("denied: %s", got)
-	}
+	gatetest.Equal(t, strings.Join(denied, " "), "7day.slow 8day.slow", "denied")
 }
