@@ -437,9 +437,7 @@ func TestChiFindsTheRouteEverywhere(t *testing.T) {
 				method, target = http.MethodGet, c.target
 			}
 			w := send(chiOf(c.parts...)(f.guard(f.perRoute())), method, target)
-			if (w.Code == 404) != strings.HasPrefix(c.name, "404") {
-				t.Errorf("status %d", w.Code)
-			}
+			gatetest.Equal(t, w.Code == 404, strings.HasPrefix(c.name, "404"), "status %d", w.Code)
 			if !slices.Equal(f.keys, []string{c.want}) {
 				t.Errorf("keys %q, want %q", f.keys, c.want)
 			}

@@ -74,9 +74,7 @@ func (s *service) asked(t *testing.T, page, action string, change ...string) str
 	}
 	before := s.events.last()
 	confirm := s.get("confirm?" + form.Encode())
-	if e := s.events.last(); e != before {
-		t.Fatalf("the question carried out %+v", e)
-	}
+	gatetest.Need(t, s.events.last(), before, "the question carried out")
 	return s.answer(t, confirm, action)
 }
 
@@ -85,9 +83,7 @@ func (s *service) answer(t *testing.T, page, action string) string {
 	t.Helper()
 	form := formOf(t, page, action)
 	status, _, result := s.ask("POST", "act", form, "Sec-Fetch-Site", "same-origin")
-	if status != http.StatusOK {
-		t.Fatalf("%s: status %d: %s", action, status, squeeze(result))
-	}
+	gatetest.Need(t, status, http.StatusOK, "%s: status (%s)", action, squeeze(result))
 	if e := s.events.last(); e.Operator != "kim" || e.Op.String() != action || e.EventName() != "operator "+action || e.Err != nil {
 		t.Errorf("%s told %+v", action, e)
 	}
@@ -370,9 +366,7 @@ func TestPageAsksWhatProgramsHeed(t *testing.T) {
 		}
 		page := s.get("subject", "key", "acme")
 		for action, want := range map[string]string{"raise": "topped", "block": "blocked"} {
-			if n := strings.Count(page, `value="`+action+`"`); n != 1 {
-				t.Errorf("%d forms to %s", n, action)
-			}
+			gatetest.Equal(t, strings.Count(page, `value="`+action+`"`), 1, "forms to %s", action)
 			gatetest.Equal(t, formOf(t, page, action).Get("policy"), want, "%s is offered for", action)
 		}
 		for policy, action := range map[string]string{

@@ -113,9 +113,7 @@ func (s *site) ask(method, path string, form url.Values, headers ...string) (int
 func (s *site) get(path string, query ...string) string {
 	s.t.Helper()
 	status, _, body := s.ask("GET", path+encode(query), nil)
-	if status != http.StatusOK {
-		s.t.Fatalf("%s: status %d: %s", path, status, body)
-	}
+	gatetest.Need(s.t, status, http.StatusOK, "%s: status (%s)", path, body)
 	return body
 }
 

@@ -29,14 +29,10 @@ func TestCounterKeepsAMinute(t *testing.T) {
 		sum := int64(0)
 		for i, n := range c.read(now) {
 			at := second - history + int64(i)
-			if n != want[at] {
-				t.Fatalf("at %d, second %d has %d, want %d", second, at, n, want[at])
-			}
+			gatetest.Need(t, n, want[at], "at %d, second %d has", second, at)
 			sum += n
 		}
-		if got := c.minute(now); got != sum {
-			t.Fatalf("a minute has %d, want %d", got, sum)
-		}
+		gatetest.Need(t, c.minute(now), sum, "a minute has")
 	}
 }
 
@@ -77,9 +73,7 @@ func TestRefusedFindsWhoIsRefusedMost(t *testing.T) {
 	if n, m := len(r.now.heap), len(r.now.place); n != maxCounts || m != maxCounts {
 		t.Errorf("%d counts, %d places", n, m)
 	}
-	if most[0].key != gatetest.Key(t, "head0") {
-		t.Errorf("the first is %v", most[0])
-	}
+	gatetest.Equal(t, most[0].key, gatetest.Key(t, "head0"), "the first is %v", most[0])
 	later, _ := r.most(10, now.Add(90*time.Second))
 	if len(later) == 0 {
 		t.Error("a minute is forgotten after half of the next")

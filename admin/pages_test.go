@@ -100,9 +100,7 @@ func TestAccess(t *testing.T) {
 	if e := s.events.last(); e.Op != 0 {
 		t.Errorf("an order was carried out: %+v", e)
 	}
-	if page := s.get("subject", "key", "acme"); !strings.Contains(page, "<b>3</b> of 3 requests") {
-		t.Error("the limit was reset")
-	}
+	gatetest.Contains(t, s.get("subject", "key", "acme"), "<b>3</b> of 3 requests", "the limit was reset")
 	status, h, body = s.ask("POST", "act", reset, "Sec-Fetch-Site", "same-origin")
 	check(status, h, body, http.StatusOK, "act from here")
 	if e := s.events.last(); e.Op != admin.OpReset || e.Operator != "kim" || e.Err != nil {
@@ -170,9 +168,7 @@ func TestHostileKeys(t *testing.T) {
 				t.Fatalf("%q: no link on %q", part, path)
 			}
 			subject := s.get(html.UnescapeString(links[0][1]))
-			if !strings.Contains(subject, "<b>3</b> of 3 requests") {
-				t.Errorf("%q: %q leads to another key", part, links[0][1])
-			}
+			gatetest.Contains(t, subject, "<b>3</b> of 3 requests", "%q: %q leads to another key", part, links[0][1])
 			form := formOf(t, subject, "reset")
 			confirm := s.get("confirm?" + form.Encode())
 			for what, text := range map[string]string{"page": page, "subject": subject, "confirm": confirm} {
@@ -273,9 +269,7 @@ func TestStream(t *testing.T) {
 	for path, want := range map[string]string{"live": "Refused most", "live?key=acme": "Denied until"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		resp := s.stream(ctx, path)
-		if resp.Header.Get("Content-Type") != "text/event-stream" {
-			t.Error(resp.Header)
-		}
+		gatetest.Equal(t, resp.Header.Get("Content-Type"), "text/event-stream", "%v", resp.Header)
 		lines := bufio.NewScanner(resp.Body)
 		for events, found := 0, false; events < 2; {
 			if !lines.Scan() {
@@ -390,9 +384,7 @@ func TestFullSlots(t *testing.T) {
 			s := newSite(t, admin.Config{Gate: g, Semaphores: []*semaphore.Semaphore{streams}})
 			page := squeeze(s.get("subject", "key", "acme"))
 			for _, one := range []string{waits, refused, unknown} {
-				if strings.Contains(page, one) != (one == tt.want) {
-					t.Errorf("%q: %s", one, page)
-				}
+				gatetest.Equal(t, strings.Contains(page, one), one == tt.want, "%q: %s", one, page)
 			}
 		})
 	}
@@ -479,9 +471,7 @@ func TestNoKeyStandsOut(t *testing.T) {
 			gatetest.Equal(t, strings.Count(page, `id="refused-`), tt.rows, "rows")
 			text := squeeze(page)
 			for _, one := range []string{crowd, besides} {
-				if strings.Contains(text, one) != (one == tt.want) {
-					t.Errorf("%q: %s", one, text)
-				}
+				gatetest.Equal(t, strings.Contains(text, one), one == tt.want, "%q: %s", one, text)
 			}
 			if !strings.Contains(text, tt.want) || tt.loud > 0 && !strings.Contains(text, "loud api") {
 				t.Error(text)

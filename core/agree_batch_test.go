@@ -266,9 +266,7 @@ func TestFailedBatchWritesNothing(t *testing.T) {
 			c := core.Charge{Policy: limited(t, name, algorithm), Key: newKey(t, "spoiled"), Cost: 1}
 			decide(t, g, c)
 			spoiled := client.Keys(t.Context(), s.Prefix+"*").Val()
-			if len(spoiled) != 1 {
-				t.Fatal(spoiled)
-			}
+			gatetest.Need(t, len(spoiled), 1, "%v", spoiled)
 			for _, spoil := range []func() error{
 				client.Set(t.Context(), spoiled[0], "nonsense", time.Minute).Err,
 				func() error {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // checkFaults checks that an error has one line for each of the words, and holds all of them.
@@ -57,9 +58,7 @@ func TestConfigFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g, err := core.NewMemory(tt.cfg)
 			checkFaults(t, err, tt.words)
-			if (g == nil) != (err != nil) {
-				t.Errorf("gate %v with error %v", g, err)
-			}
+			gatetest.Equal(t, g == nil, err != nil, "gate %v with error %v", g, err)
 			_, err = core.NewRedis(client, tt.cfg)
 			checkFaults(t, err, tt.words)
 		})
@@ -127,9 +126,7 @@ func TestPolicyFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := core.NewPolicy(tt.cfg)
 			checkFaults(t, err, tt.words)
-			if (p == nil) != (err != nil) {
-				t.Errorf("policy %v with error %v", p, err)
-			}
+			gatetest.Equal(t, p == nil, err != nil, "policy %v with error %v", p, err)
 		})
 	}
 }

@@ -149,9 +149,7 @@ func TestKeyOutlivesItsLog(t *testing.T) {
 func bundleOf(t *testing.T, client *redis.Client, prefix string) (map[string]string, time.Duration) {
 	t.Helper()
 	names := client.Keys(t.Context(), prefix+"*").Val()
-	if len(names) != 1 {
-		t.Fatalf("keys: %v", names)
-	}
+	gatetest.Need(t, len(names), 1, "keys: %v", names)
 	return unbundle(t, client.Get(t.Context(), names[0]).Val()), client.PTTL(t.Context(), names[0]).Val()
 }
 

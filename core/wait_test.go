@@ -121,9 +121,7 @@ func TestWaitsAsLongAsNeeded(t *testing.T) {
 				gatetest.Equal(t, w.waits(w.Context(), 10), 0, "waited for units that were there")
 				late, cancel := context.WithTimeout(w.Context(), tt.want-time.Microsecond)
 				defer cancel()
-				if waited := w.waits(late, tt.n); waited != -1 {
-					t.Errorf("waited %v, with %v to the deadline", waited, tt.want-time.Microsecond)
-				}
+				gatetest.Equal(t, w.waits(late, tt.n), -1, "waited, with %v to the deadline", tt.want-time.Microsecond)
 				w.hasUsed(10)
 				enough, cancel := context.WithTimeout(w.Context(), tt.want+time.Microsecond)
 				defer cancel()

@@ -607,9 +607,7 @@ func besidePeer(t *testing.T, r *http.Request, key keyfunc.Func) (got, direct st
 	t.Helper()
 	got, err := key(r)
 	direct, directErr := keyfunc.RemoteIP()(r)
-	if (err == nil) != (directErr == nil) {
-		t.Fatalf("%v, but RemoteIP: %v", err, directErr)
-	}
+	gatetest.Need(t, err == nil, directErr == nil, "%v, but RemoteIP: %v", err, directErr)
 	if err != nil {
 		return "", "", false
 	}

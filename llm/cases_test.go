@@ -365,9 +365,7 @@ func TestCutCases(t *testing.T) {
 			case llm.OutcomeReported: // all but blank bytes had come
 				gatetest.Equal(t, got.Usage, c.usage(), "%s, cut at %d: reported with", c.Name, cut)
 			case llm.OutcomeFailed:
-				if c.Outcome != "failed" {
-					t.Errorf("%s, cut at %d: failed with %+v", c.Name, cut, got.Usage)
-				}
+				gatetest.Equal(t, c.Outcome, "failed", "%s, cut at %d: failed with %+v", c.Name, cut, got.Usage)
 			case llm.OutcomeUnreported:
 				if c.Outcome == "unreported" {
 					continue

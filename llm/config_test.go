@@ -68,9 +68,7 @@ func TestNewReportsEveryFault(t *testing.T) {
 		"MaxBody is -1", "MaxBodies is -2", "MaxOutput is -1", "ChargeEvery is 4611686018427387904",
 		"DrainFor is -1ns", "RetryWithin is -1ns",
 	} {
-		if strings.Count(err.Error(), want) != 1 {
-			t.Errorf("%q is not reported once", want)
-		}
+		gatetest.Equal(t, strings.Count(err.Error(), want), 1, "%q is not reported once", want)
 	}
 	if t.Failed() {
 		t.Log(err)
@@ -148,6 +146,6 @@ func TestBudgetsVaryByPlansAlone(t *testing.T) {
 		t.Cleanup(func() { _ = gate.Close(t.Context()) })
 		m := core.Must(llm.New(llm.Config{Guard: nethttp.Config{Gate: gate, Plan: plan}, Budgets: []llm.Budget{budget}}))
 		ask(m)
-		gatetest.Equal(t, hub.Varies.(func(*core.Policy) bool)(budget.Policy), (plan != nil), "%s: varies", name)
+		gatetest.Equal(t, hub.Varies.(func(*core.Policy) bool)(budget.Policy), plan != nil, "%s: varies", name)
 	}
 }

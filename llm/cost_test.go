@@ -383,15 +383,13 @@ func TestLoadPrices(t *testing.T) {
 		Unread []string              // the beginnings of all
 	}
 	decode(t, filepath.Join("testdata", "prices-expect.json"), &files)
-	if len(files) != 3 {
-		t.Fatalf("%d files", len(files))
-	}
+	gatetest.Need(t, len(files), 3, "files")
 	for file, c := range files {
 		t.Run(file, func(t *testing.T) {
 			p := load(t, llm.PricesConfig{Paths: []string{priceFile(file)}})
 			for name, want := range c.Models {
 				got, ok := p.Model(name)
-				gatetest.Equal(t, ok, (want != nil), "%s: known", name)
+				gatetest.Equal(t, ok, want != nil, "%s: known", name)
 				if want == nil {
 					want = new(llm.Model)
 				}

@@ -60,9 +60,7 @@ func TestDowngrade(t *testing.T) {
 				if report.Request.Model != "small" || report.Request.Asked != "large" {
 					t.Errorf("the report has %+v", report.Request)
 				}
-				if fmt.Sprint(decided) != "[true]" {
-					t.Errorf("the observer of the guard was told %v", decided)
-				}
+				gatetest.Equal(t, fmt.Sprint(decided), "[true]", "the observer of the guard was told %v", decided)
 			})
 		})
 	}

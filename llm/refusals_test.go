@@ -354,9 +354,7 @@ func TestHeadersOfTheLimits(t *testing.T) {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 			kept := fmt.Sprint(h["Vary"], h["Set-Cookie"], h["Cache-Control"], h["Openai-Version"])
-			if kept != "[Origin Accept] [c=d a=b] [private] [1]" {
-				t.Errorf("headers %v", h)
-			}
+			gatetest.Equal(t, kept, "[Origin Accept] [c=d a=b] [private] [1]", "headers %v", h)
 		})
 	}
 }

@@ -48,9 +48,7 @@ func TestRunningCharges(t *testing.T) {
 		next(1)
 		// The charge follows its event.
 		for used := r.used(); used != 8+every; used = r.used() {
-			if used != 8 {
-				t.Fatalf("%d tokens are used beyond the estimate", used)
-			}
+			gatetest.Need(t, used, 8, "tokens are used beyond the estimate")
 		}
 		close(goOn)
 		read(t, response)

@@ -31,7 +31,5 @@ func TestHangingFile(t *testing.T) {
 	go func() { reloaded <- book.Reload() }()
 	hanging.Returns("Close", book.Close)
 	gatetest.Is(t, <-reloaded, plans.ErrClosed, "Reload")
-	if book.Set() != other {
-		t.Error("the file was read")
-	}
+	gatetest.Equal(t, book.Set(), other, "the file was read")
 }

@@ -352,9 +352,7 @@ func TestConfigFaults(t *testing.T) {
 				t.Fatal("no error")
 			}
 			lines := strings.Split(err.Error(), "\n")
-			if len(lines) != len(c.want) {
-				t.Errorf("%d faults: %v", len(lines), err)
-			}
+			gatetest.Equal(t, len(lines), len(c.want), "faults: %v", err)
 			for _, w := range c.want {
 				if !strings.Contains(err.Error(), w) {
 					t.Errorf("%v\ndoes not say %q", err, w)
@@ -516,9 +514,7 @@ func TestHashedTenantIsTold(t *testing.T) {
 				}
 			}
 			told := events.take(plans.OpResolve)
-			if len(told) != c.told {
-				t.Errorf("%s of %s: told %v", name, from, told)
-			}
+			gatetest.Equal(t, len(told), c.told, "%s of %s: told %v", name, from, told)
 			if len(told) > 0 && (!errors.Is(told[0].Err, plans.ErrHashed) || told[0].Tenant == "") {
 				t.Errorf("%s of %s: %+v", name, from, told[0])
 			}

@@ -148,9 +148,7 @@ func TestEveryPeriodOfASubscription(t *testing.T) {
 			b.decide(t, 10, tenant) // the first period of each tenant is not used yet
 		}
 		r := b.decide(t, 10, tenant)
-		if r.Allowed != s.resets {
-			t.Fatalf("tenant %d at %v: %v", s.tenant, b.clock.Now().UTC(), r)
-		}
+		gatetest.Need(t, r.Allowed, s.resets, "tenant %d at %v: %v", s.tenant, b.clock.Now().UTC(), r)
 		if wait := time.Second; !s.resets && r.RetryAfter != wait {
 			t.Fatalf("tenant %d at %v: retry after %v, not %v", s.tenant, b.clock.Now().UTC(), r.RetryAfter, wait)
 		}
@@ -238,9 +236,7 @@ func TestSubscription(t *testing.T) {
 		},
 		"an override of a team keeps the periods of its organisation": func(t *testing.T, b *billing) {
 			b.set(t, "org", pro)
-			if n := b.spend(t, "org", "team"); n != 30 {
-				t.Errorf("the plan admits %d", n)
-			}
+			gatetest.Equal(t, b.spend(t, "org", "team"), 30, "the plan admits")
 			setOverride(t, b.book, "team", plans.Override{Limits: map[string]core.Algorithm{
 				"month": core.Calendar{Limit: 40, Every: core.PeriodMonth, In: time.UTC},
 			}})
@@ -282,9 +278,7 @@ func TestOverrideKeepsFileAnchor(t *testing.T) {
 	setOverride(t, book, "acme", plans.Override{Limits: map[string]core.Algorithm{
 		"month": core.Calendar{Limit: want.Limit, Every: core.PeriodMonth, In: time.UTC},
 	}})
-	if got := gatetest.Must(book.For(t.Context(), "acme"))(t).Algorithm("month"); got != want {
-		t.Errorf("%v, want %v", got, want)
-	}
+	gatetest.Equal(t, gatetest.Must(book.For(t.Context(), "acme"))(t).Algorithm("month"), core.Algorithm(want), "got")
 }
 
 // A fault of a Subscription is that of a Resolve that fails.
@@ -343,9 +337,7 @@ func TestSubscriptionsShare(t *testing.T) {
 	plan := func(tenant string) core.Plan { return gatetest.Must(b.book.For(context.Background(), tenant))(t) }
 	for n := range 100 {
 		b.set(t, fmt.Sprint(n), plans.Subscription{Plan: "pro", Anchor: day(2024, 1, 20).AddDate(0, -n, 0)})
-		if plan("0") != plan(fmt.Sprint(n)) {
-			t.Fatalf("tenant %d has a plan of its own", n)
-		}
+		gatetest.Need(t, plan("0"), plan(fmt.Sprint(n)), "tenant %d has a plan of its own", n)
 	}
 	if n := testing.AllocsPerRun(100, func() { plan("7") }); n > 0 {
 		t.Errorf("%v allocations", n)

@@ -101,9 +101,7 @@ func TestOperatorOnly(t *testing.T) {
 		t.Errorf("the feed: %s, %v", text, err)
 	}
 	response := post(t, r.operator+"/v1/chat/completions", ask, "X-Act-As", "acme/ann", "Sec-Fetch-Site", "cross-site")
-	if response.StatusCode != http.StatusForbidden {
-		t.Errorf("from another site: %v", response)
-	}
+	gatetest.Equal(t, response.StatusCode, http.StatusForbidden, "from another site: %v", response)
 }
 
 // Neither side sees the other's credentials and limits.
@@ -203,9 +201,7 @@ func TestTenantCap(t *testing.T) {
 	limits.StreamsPerTenant, limits.Queue, limits.MaxWait = 3, 0, ""
 	r := start(t, append(env, withPlan(t, limits))...)
 	for i := range 3 {
-		if response := r.send(t, []string{ann, bob}[i%2]); response.StatusCode != http.StatusOK {
-			t.Fatalf("stream %d: status %d", i, response.StatusCode)
-		}
+		gatetest.Need(t, r.send(t, []string{ann, bob}[i%2]).StatusCode, http.StatusOK, "stream %d: status", i)
 		m.next(t)
 	}
 	checkFull(t, r.send(t, ann), `All 3 concurrent requests of policy "tenant-streams" are in use.`)
@@ -287,9 +283,7 @@ func TestKilledReplicaFreesItsSlots(t *testing.T) {
 func TestRedisDown(t *testing.T) {
 	server := redistest.Start(t)
 	r := start(t, withPlan(t, generous), "REDIS_URL=redis://"+server.Addr)
-	if response := r.send(t, ann); response.StatusCode != http.StatusOK {
-		t.Fatalf("status %d", response.StatusCode)
-	}
+	gatetest.Need(t, r.send(t, ann).StatusCode, http.StatusOK, "status")
 	server.Kill()
 	eventually(t, "the feed says so", func() bool {
 		return r.feed(t).Notice == "The limits cannot be read: Redis does not answer."
@@ -525,9 +519,7 @@ func readAll(t *testing.T, response *http.Response) string {
 func (r *replica) snapshot(t *testing.T) snapshot {
 	t.Helper()
 	s := r.feed(t)
-	if s.Notice != "" {
-		t.Fatal(s.Notice)
-	}
+	gatetest.Need(t, s.Notice, "", "got")
 	return s
 }
 

@@ -514,9 +514,7 @@ func TestOutboundSDKsWaitOnce(t *testing.T) {
 				if r := s.stream(client)(t, url, true); r.err != nil {
 					t.Fatal(r.err)
 				}
-				if len(sent) != 1 {
-					t.Fatal("the SDK did not use the client")
-				}
+				gatetest.Need(t, len(sent), 1, "the SDK did not use the client")
 				<-sent
 				p.Close("model-1", 2*time.Second)
 				if r := s.stream(client)(t, url, true); r.Text != "hello" || r.err != nil {

@@ -110,9 +110,7 @@ func TestProgramServes(t *testing.T) {
 		r.Header.Set("X-Tenant", "acme")
 		response := gatetest.Must(http.DefaultClient.Do(r))(t)
 		response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			t.Errorf("%s: %s", url[1], response.Status)
-		}
+		gatetest.Equal(t, response.StatusCode, http.StatusOK, "%s: %s", url[1], response.Status)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Skip(err) // no interrupts on Windows

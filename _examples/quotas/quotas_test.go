@@ -113,9 +113,7 @@ func TestUpgradeWhileTrafficRuns(t *testing.T) {
 			if status == http.StatusTooManyRequests {
 				break
 			}
-			if status != http.StatusOK {
-				t.Errorf("request %d: status %d, %s", served, status, body)
-			}
+			gatetest.Equal(t, status, http.StatusOK, "request %d: status (%s)", served, body)
 		}
 		if served < 10 { // a slow machine may serve 20
 			t.Errorf("%d requests were served", served)

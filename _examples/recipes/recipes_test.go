@@ -242,9 +242,7 @@ func TestMessagesAreLimited(t *testing.T) {
 		var open []*websocket.Conn
 		for range 3 {
 			c, status := dial()
-			if status != http.StatusSwitchingProtocols {
-				t.Fatalf("status %d", status)
-			}
+			gatetest.Need(t, status, http.StatusSwitchingProtocols, "status")
 			defer c.CloseNow()
 			open = append(open, c)
 		}

@@ -43,9 +43,7 @@ func TestEventIsHandledOnce(t *testing.T) {
 		if fails.Swap(false) {
 			return errors.New("the database is down")
 		}
-		if string(event) != `{"type":"paid"}` {
-			t.Errorf("event %s", event)
-		}
+		gatetest.Equal(t, string(event), `{"type":"paid"}`, "event %s", event)
 		handled.Add(1)
 		return nil
 	})

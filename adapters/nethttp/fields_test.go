@@ -268,14 +268,10 @@ func TestLongestWait(t *testing.T) {
 				}).Handler(http.HandlerFunc(ok))
 				admitted, r := get(h), get(h)
 				text := body(t, r)
-				if r.StatusCode != http.StatusTooManyRequests {
-					t.Fatalf("status %d", r.StatusCode)
-				}
+				gatetest.Need(t, r.StatusCode, http.StatusTooManyRequests, "status")
 				wait, legacy := r.Header.Get("Retry-After"), strings.HasPrefix(dialect, "Legacy")
 				for _, reset := range []string{admitted.Header.Get("X-Ratelimit-Reset"), r.Header.Get("X-Ratelimit-Reset")} {
-					if (reset != "") != (legacy && c.stated) {
-						t.Errorf("X-RateLimit-Reset: %q", reset)
-					}
+					gatetest.Equal(t, reset != "", legacy && c.stated, "X-RateLimit-Reset: %q", reset)
 				}
 				if (wait != "") != c.stated || !c.stated && r.Header.Get("Retry-After-Ms") != "" {
 					t.Errorf("%v", r.Header)

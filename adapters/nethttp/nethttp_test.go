@@ -191,9 +191,7 @@ func TestNoKey(t *testing.T) {
 			h := served(t, cfg)
 			for range 3 { // a skipped request is not counted, and a refused one has no key
 				r := get(h)
-				if r.StatusCode != c.status {
-					t.Fatalf("status %d, want %d", r.StatusCode, c.status)
-				}
+				gatetest.Need(t, r.StatusCode, c.status, "status")
 				s := body(t, r)
 				if strings.Contains(s, "secret") || strings.Contains(s, "X-Api-Key") {
 					t.Errorf("the body reveals: %s", s)
@@ -202,9 +200,7 @@ func TestNoKey(t *testing.T) {
 					t.Errorf("%v: %s", seen.Err(), s)
 				}
 			}
-			if (seen.Err() != nil) != (c.status != 200) {
-				t.Errorf("Err is %v", seen.Err())
-			}
+			gatetest.Equal(t, seen.Err() != nil, c.status != 200, "Err is %v", seen.Err())
 			if d := seen.Decision(); d.Len() != 0 || d.Source != core.SourceNone || d.Allowed != (c.status == 200) {
 				t.Errorf("%d results from %v, allowed %v", d.Len(), d.Source, d.Allowed)
 			}
@@ -353,9 +349,7 @@ func TestWithContext(t *testing.T) {
 	first := a.WithContext(ctx)
 	second := a.WithContext(context.WithValue(first, testKey{}, "value"))
 	for _, c := range []context.Context{first, second} {
-		if nethttp.AdmissionFromContext(c) != &a.Admission {
-			t.Error("another admission")
-		}
+		gatetest.Equal(t, nethttp.AdmissionFromContext(c), &a.Admission, "another admission")
 	}
 	if first.Value(testKey{}) != nil || second.Value(testKey{}) != "value" {
 		t.Error("the second context changed the first")

@@ -242,9 +242,7 @@ func TestObserveReceivesAdmissionEvents(t *testing.T) {
 		cfg.Skip = func(r *http.Request) bool { return r.Method == http.MethodTrace }
 		cfg.Observe = func(ctx context.Context, e core.Event) {
 			a := e.(*nethttp.AdmissionEvent)
-			if a.Request.Context() != ctx {
-				t.Error("another context")
-			}
+			gatetest.Equal(t, a.Request.Context(), ctx, "another context")
 			events = append(events, fmt.Sprint(e.EventName(), " ", a.Admission.Status()))
 		}
 	})

@@ -328,9 +328,7 @@ func TestPanicsOfHooksSpendNothing(t *testing.T) {
 			boom = true
 			func() {
 				defer func() {
-					if recover() != http.ErrAbortHandler {
-						t.Error("the panic is gone")
-					}
+					gatetest.Equal(t, recover(), any(http.ErrAbortHandler), "the panic is gone")
 				}()
 				get(o.handler, as("acme", "ann"))
 			}()

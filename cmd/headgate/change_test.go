@@ -173,9 +173,7 @@ func TestWhy(t *testing.T) {
 		if len(v.Reasons) != 1 || v.Reasons[0].Rule != "api" || v.Reasons[0].Key != "acme/user-1" || err != nil || time.Until(opens) > time.Hour+time.Second {
 			t.Errorf("exhausted: %+v, %v", v, err)
 		}
-		if !strings.Contains(a.run("why", "acme/user-1", "--policies", file).out, "api") {
-			t.Error("the table lacks api")
-		}
+		gatetest.Contains(t, a.run("why", "acme/user-1", "--policies", file).out, "api", "the table lacks api")
 		if v := why("--name", "pro"); !v.Passes || v.Plan != "pro" {
 			t.Errorf("under pro: %+v", v)
 		}
@@ -521,9 +519,7 @@ func TestHoldsThatAreOverDoNotCount(t *testing.T) {
 			}
 			used := func() *int64 { // show writes nothing, so it looks first
 				v, r := headgateJSON[struct{ Limits []struct{ Used *int64 } }](t, append([]string{"show"}, dead.flags...)...)
-				if len(v.Limits) != 1 {
-					t.Fatalf("%s: exit code %d: %s%s", name, r.code, r.out, r.err)
-				}
+				gatetest.Need(t, len(v.Limits), 1, "%s: exit code %d: %s%s", name, r.code, r.out, r.err)
 				return v.Limits[0].Used
 			}
 			patience := time.Now().Add(30 * time.Second)

@@ -103,9 +103,7 @@ func TestSimulateTellsWho(t *testing.T) {
 		t.Errorf("pro: %+v", a)
 	}
 	a, _ = headgateJSON[simulatedAnswer](t, "simulate", log, "--plan", plan, "--path", "api=/b", "--path", "minute=/b")
-	if a.Refused != 5 {
-		t.Errorf("by path: %+v", a)
-	}
+	gatetest.Equal(t, a.Refused, 5, "by path: %+v", a)
 }
 
 // A key from a log is text in the page, and nothing that the terminal obeys.
@@ -217,9 +215,7 @@ func TestSimulateFiles(t *testing.T) {
 	log := write(t, "access.log", `192.0.2.1 - - [25/Nov/2026:16:31:10 +0000] "GET / HTTP/1.1" 200 1`+"\n")
 	page, refusals := write(t, "page.html", "old"), filepath.Join(t.TempDir(), "refusals.json")
 	r = headgate(t, "simulate", log, "--plan", plan, "--plot", page, "--refusals", refusals)
-	if r.code != exitOK {
-		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.err)
-	}
+	gatetest.Need(t, r.code, exitOK, "exit code (%s%s)", r.out, r.err)
 	for _, file := range []string{page, refusals} {
 		info, err := os.Stat(file)
 		if err != nil || info.Mode().Perm() != 0o600 {

@@ -232,9 +232,7 @@ func TestFilterLosesPart(t *testing.T) {
 		items := numbered("in", 100) // some in each part, except in one of 2^99 cases
 		noError(t, f.Add(ctx, items...))
 		for _, lost := range []string{":{f}:bf2:e1", ":{f}:bf2"} {
-			if n := client.Del(ctx, s.Prefix+lost).Val(); n != 1 {
-				t.Fatalf("%q", client.Keys(ctx, s.Prefix+"*").Val())
-			}
+			gatetest.Need(t, client.Del(ctx, s.Prefix+lost).Val(), 1, "%q", client.Keys(ctx, s.Prefix+"*").Val())
 			found, testErr := f.Test(ctx, items...)
 			if count(found) != len(found) || len(found) == len(items) {
 				t.Errorf("found %v", found)
@@ -269,9 +267,7 @@ func TestFilterLosesRecordAndParts(t *testing.T) {
 					t.Fatalf("only the parts %q", parts)
 				}
 				for _, key := range append(parts[1:], s.Prefix+":{f}:bf2") {
-					if n := client.Del(ctx, key).Val(); n != 1 {
-						t.Fatalf("no key %s", key)
-					}
+					gatetest.Need(t, client.Del(ctx, key).Val(), 1, "no key %s", key)
 				}
 				for _, item := range items {
 					found, testErr := f.Test(ctx, item)

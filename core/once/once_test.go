@@ -384,9 +384,7 @@ func TestAnswersAreCopies(t *testing.T) {
 			got, _ = o.Answer(ctx, key)
 			return len(got) > 0
 		})
-		if string(got) != "first" {
-			t.Errorf("recorded %q", got)
-		}
+		gatetest.Equal(t, string(got), "first", "recorded %q", got)
 		copy(got, "YYYYY")
 		if again, _ := o.Answer(ctx, key); string(again) != "first" {
 			t.Errorf("after a reader wrote into it: %q", again)

@@ -217,9 +217,7 @@ func TestOverdueLeaseIsAdopted(t *testing.T) {
 			}
 			l.Expire()
 			eventually(t, name, func() bool { return l.Token() != token || l.Context().Err() != nil })
-			if lost := l.Context().Err() != nil; lost != taken {
-				t.Errorf("%s: lost %v, token %d after %d", name, lost, l.Token(), token)
-			}
+			gatetest.Equal(t, l.Context().Err() != nil, taken, "%s: lost (token %d after %d)", name, l.Token(), token)
 			release(t, l)
 			if taken { // the other's slot is not freed
 				wantFull(t, s, name, level)

@@ -195,9 +195,7 @@ func TestSemaphoreQueueIsFIFO(t *testing.T) {
 		}
 		release(t, first)
 		wg.Wait()
-		if fmt.Sprint(order) != "[0 1 2 3 4]" {
-			t.Errorf("served %v", order)
-		}
+		gatetest.Equal(t, fmt.Sprint(order), "[0 1 2 3 4]", "served %v", order)
 	})
 }
 

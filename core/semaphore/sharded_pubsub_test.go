@@ -102,9 +102,7 @@ func TestNodeOfTheKeyNotifiesWaiter(t *testing.T) {
 		if n := node.Calls(t, "spublish"); n < 1 || n > 2 { // one may ask whether the node knows SPUBLISH
 			t.Errorf("%d sharded messages at %s", n, node.Addr)
 		}
-		if n := node.Calls(t, "publish"); n != 0 {
-			t.Errorf("%d unsharded messages at %s", n, node.Addr)
-		}
+		gatetest.Equal(t, node.Calls(t, "publish"), 0, "unsharded messages at %s", node.Addr)
 	}
 	closeGate(t, holders)
 	closeGate(t, waiters)

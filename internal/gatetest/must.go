@@ -47,6 +47,14 @@ func Equal[T comparable](t failer, got, want T, format string, args ...any) {
 	}
 }
 
+// Need ends the test if a value is not the wanted one.
+func Need[T comparable](t failer, got, want T, format string, args ...any) {
+	t.Helper()
+	if got != want {
+		t.Fatal(fmt.Sprintf(format, args...)+":", got, "want", want)
+	}
+}
+
 // Is reports an error that is not the wanted one.
 func Is(t failer, err, want error, format string, args ...any) {
 	t.Helper()

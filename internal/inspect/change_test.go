@@ -252,9 +252,7 @@ func TestOneNameOfSeveralPolicies(t *testing.T) {
 			"in-one": true, "in-two": true, "planned": true, "planned-here": true, "guarded": true,
 			"alike": false,
 		} {
-			if got[name].Varies != varies {
-				t.Errorf("%s: %+v", name, got[name])
-			}
+			gatetest.Equal(t, got[name].Varies, varies, "%s: %+v", name, got[name])
 		}
 		if got["raised"].Raisable {
 			t.Errorf("only one program heeds raises: %+v", got["raised"])

@@ -33,9 +33,7 @@ func TestTable(t *testing.T) {
 	all.Wait()
 	for k := range keys {
 		for g := range goroutines {
-			if seen[g][k] != seen[0][k] {
-				t.Errorf("key %d has two values", k)
-			}
+			gatetest.Equal(t, seen[g][k], seen[0][k], "key %d has two values", k)
 		}
 	}
 	if _, ok := table.Get(keys); ok {

@@ -232,9 +232,7 @@ func TestSlots(t *testing.T) {
 				_ = lease.Release(context.Background())
 			}
 		}()
-		if place := <-queued; place != waiting-1 {
-			t.Fatalf("waiter %d is at place %d", waiting, place)
-		}
+		gatetest.Need(t, <-queued, waiting-1, "waiter %d is at place", waiting)
 	}
 	s, err := r.Subject(t.Context(), "{acme}:bob", false)
 	if err != nil || len(s.Slots) != 1 || len(s.Slots[0].Holders) != 2 || len(s.Slots[0].Waiters) != 2 {

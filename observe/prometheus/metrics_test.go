@@ -235,7 +235,5 @@ func TestClusterHasNodes(t *testing.T) {
 			nodes++
 		}
 	}
-	if nodes != 3 {
-		t.Errorf("%v", values(t, registry, "headgate_round_trips_total"))
-	}
+	gatetest.Equal(t, nodes, 3, "%v", values(t, registry, "headgate_round_trips_total"))
 }

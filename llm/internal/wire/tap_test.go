@@ -32,9 +32,7 @@ func TestWritePassesOnFirst(t *testing.T) {
 		called := false
 		_, err := tap.Write([]byte(piece), false, func(p []byte) error {
 			called = true
-			if string(p) != piece {
-				t.Errorf("passed on %q", p)
-			}
+			gatetest.Equal(t, string(p), piece, "passed on %q", p)
 			if got := tap.Response(); !reflect.DeepEqual(got, before) {
 				t.Errorf("%+v was read before the bytes were passed on", got)
 			}

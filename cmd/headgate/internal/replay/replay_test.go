@@ -151,9 +151,7 @@ func TestReplayAgreesWithGate(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%d refusals, want %d", len(got), len(want))
 		for i := range min(len(got), len(want)) {
-			if got[i] != want[i] {
-				t.Fatalf("refusal %d is %s, want %s", i, got[i], want[i])
-			}
+			gatetest.Need(t, got[i], want[i], "refusal %d is", i)
 		}
 	}
 	checkReport(t, r.Report(), int64(len(lines)), int64(len(want)))
