@@ -36,16 +36,14 @@ type Config struct {
 	Route func(*http.Request) string
 	// Read reads what a response says, before the Transport does: a refusal, or one with ReasonNone
 	// for none. If it returns false, the Transport reads the response itself. The head is the first
-	// 64 KiB of the body as far as they have come, without gzip, of a response with a status of 400,
-	// 402, 403, 429, 498, 500, 502, 503, 504 or 529, and otherwise nil. What Read takes of the Body it
-	// must put back. It must be safe for concurrent use. Nil reads nothing.
+	// 64 KiB of the body, without gzip, of a response with a status of 400, 402, 403, 429, 498, 500,
+	// 502, 503, 504 or 529. It is nil for others, and if the body does not come within 250 ms. What Read
+	// takes of the Body it must put back. It must be safe for concurrent use. Nil reads nothing.
 	Read func(res *http.Response, head []byte) (Refusal, bool)
 	// Longest bounds the cooldown of a refusal that tells a longer wait. Zero means 24 h.
 	Longest time.Duration
 	// Meter reads the model and the cost of requests. Nil measures nothing.
 	Meter Meter
-	// Skip returns true for requests that go to Base as if there were no Transport. Nil skips none.
-	Skip func(*http.Request) bool
 	// MaxWait bounds how long a request waits, all its retries together. The deadline of its context
 	// bounds that too. A request that would wait longer fails immediately with a BusyError. Zero waits
 	// for nothing. It is at most 10 years. For half of the time, a request with a context of

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -15,7 +16,7 @@ type exchange struct {
 	given   *http.Request // as the caller made it
 	req     *http.Request // as it is sent
 	measure Measure       // or nil
-	from    derivation    // the context of req
+	from    derivation    // what the keys of req know
 
 	scopes  [signal.Scopes]core.Key // whom a refusal may concern; zero for what concerns no other request
 	ruled   []ruled
@@ -43,8 +44,8 @@ type ruled struct {
 // open derives the charges of a request, and decides nothing. The exchange is not nil.
 func (t *Transport) open(req *http.Request) (*exchange, error) {
 	x := &exchange{t: t, given: req, began: time.Now()}
-	x.from = derivation{Context: req.Context(), credential: hashed(t.cfg.Credential(req))}
-	x.req = req.WithContext(&x.from)
+	x.from.credential = hashed(t.cfg.Credential(req))
+	x.req = req.WithContext(context.WithValue(req.Context(), derivationContextKey{}, &x.from))
 	if t.cfg.Meter != nil {
 		m, err := t.cfg.Meter.Measure(x.req)
 		if err != nil {

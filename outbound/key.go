@@ -19,11 +19,15 @@ type KeyFunc func(*http.Request) (core.Key, error)
 // ByHost returns the key of the host of a request's URL, with its port unless that is the scheme's
 // own. A URL without a host is an error that wraps core.ErrKey.
 func ByHost(r *http.Request) (core.Key, error) {
-	host, err := hostOf(r)
-	if err != nil {
-		return core.Key{}, err
+	if r.URL == nil || r.URL.Hostname() == "" {
+		return core.Key{}, fmt.Errorf("outbound: %w: the URL of the request has no host", core.ErrKey)
 	}
-	return core.NewKey(host)
+	host, port := strings.ToLower(strings.TrimSuffix(r.URL.Hostname(), ".")), r.URL.Port()
+	scheme := r.URL.Scheme
+	if port == "" || scheme == "https" && port == "443" || scheme == "http" && port == "80" {
+		return core.NewKey(host)
+	}
+	return core.NewKey(host + ":" + port)
 }
 
 // ByCredential returns the key of a host and of the account there: a hash of the credentials of the
@@ -34,14 +38,12 @@ func ByHost(r *http.Request) (core.Key, error) {
 // The default is wrong for credentials that change, such as OAuth tokens, for accounts with several
 // keys, and for credentials elsewhere: name the account in Config.Credential.
 func ByCredential(r *http.Request) (core.Key, error) {
-	host, err := hostOf(r)
-	if err != nil {
-		return core.Key{}, err
+	host, err := ByHost(r)
+	c := credential(r)
+	if err != nil || c == "" {
+		return host, err
 	}
-	if c := credential(r); c != "" {
-		return core.NewKey(host, c)
-	}
-	return core.NewKey(host)
+	return below(host, c)
 }
 
 // ByModel returns the key of ByCredential and below it the model that Config.Meter has read from
@@ -58,23 +60,14 @@ func ByModel(r *http.Request) (core.Key, error) {
 	return below(account, model)
 }
 
-// derivation is the context of a request whose keys are derived. It knows what ByCredential and
-// ByModel read: several rules ask for the same, and each would take a hash.
+// derivation is what ByCredential and ByModel read of a request: several rules ask for the same, and each
+// would take a hash.
 type derivation struct {
-	context.Context
 	credential string // a hash, or empty
 	model      string
 }
 
 type derivationContextKey struct{}
-
-// Value implements context.Context.
-func (d *derivation) Value(key any) any {
-	if key == (derivationContextKey{}) {
-		return d
-	}
-	return d.Context.Value(key)
-}
 
 // derivationOf returns what is known of the request of a context, or nil.
 func derivationOf(ctx context.Context) *derivation {
@@ -95,19 +88,6 @@ func ModelOf(ctx context.Context) string {
 func below(k core.Key, more ...string) (core.Key, error) {
 	parts := append(k.Parts(), more...)
 	return core.NewKey(parts[0], parts[1:]...)
-}
-
-// hostOf returns the host of a request as a part of its keys.
-func hostOf(r *http.Request) (string, error) {
-	if r.URL == nil || r.URL.Hostname() == "" {
-		return "", fmt.Errorf("outbound: %w: the URL of the request has no host", core.ErrKey)
-	}
-	host, port := strings.ToLower(strings.TrimSuffix(r.URL.Hostname(), ".")), r.URL.Port()
-	scheme := r.URL.Scheme
-	if port == "" || scheme == "https" && port == "443" || scheme == "http" && port == "80" {
-		return host, nil
-	}
-	return host + ":" + port, nil
 }
 
 // credentialHeaders are the headers that carry the credentials of an API.

@@ -2,7 +2,6 @@ package outbound
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -103,11 +102,7 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, errZero
 	}
-	s := &search{pool: p, given: req, req: req, until: time.Now().Add(p.cfg.MaxWait), order: p.order(req)}
-	if at, ok := req.Context().Deadline(); ok && at.Before(s.until) {
-		s.until, s.cause = at, context.DeadlineExceeded
-	}
-	s.yields = yieldsUntil(req, s.until)
+	s := &search{pool: p, given: req, req: req, patience: patienceOf(req, p.cfg.MaxWait), order: p.order(req)}
 	return s.run()
 }
 

@@ -41,12 +41,9 @@ type search struct {
 	given *http.Request
 	req   *http.Request // has the body, which no upstream has read
 	order []*candidate
-	until time.Time
-	cause error // why until is no later, or nil
-	// yields is until when background work reserves nothing, or zero
-	yields time.Time
-	sent   int
-	res    *http.Response // the last refusal
+	patience
+	sent int
+	res  *http.Response // the last refusal
 }
 
 // candidate is an upstream in a search.
@@ -74,7 +71,7 @@ func (s *search) run() (*http.Response, error) {
 			}
 		}
 		first := s.soonest()
-		wait := s.patience(first)
+		wait := s.waitFor(first)
 		if wait <= 0 {
 			return s.fail(first)
 		}
@@ -83,7 +80,7 @@ func (s *search) run() (*http.Response, error) {
 			return res, err
 		}
 		if first.busy != nil && first.busy.rank == bySlot { // the queue may be full
-			rest := min(turn-time.Since(began), time.Until(s.until))
+			rest := min(turn-time.Since(began), s.left())
 			if err := first.Transport.hub.Keeper.Sleep(s.given.Context(), rest); err != nil {
 				closeBody(s.req)
 				return nil, wrapped(err)
@@ -121,9 +118,9 @@ func (e *BusyError) soon() time.Duration {
 // shortest is the least wait: an upstream may have had no room when it was asked, and have some by now.
 const shortest = time.Millisecond
 
-// patience returns how long to wait for the upstream that has room first, or 0 if it has none in time.
-func (s *search) patience(first *candidate) time.Duration {
-	left := time.Until(s.until)
+// waitFor returns how long to wait for the upstream that has room first, or 0 if it has none in time.
+func (s *search) waitFor(first *candidate) time.Duration {
+	left := s.left()
 	switch {
 	case first == nil || first.busy.soon() > left:
 		return 0
@@ -184,11 +181,7 @@ func (s *search) ask(c *candidate, wait time.Duration) (res *http.Response, over
 		return nil, false, nil
 	}
 	req := s.requestFor(c)
-	if skip := c.Transport.cfg.Skip; skip != nil && skip(req) {
-		res, err = c.Transport.cfg.Base.RoundTrip(req)
-		return res, true, err
-	}
-	x, res, err := c.Transport.send(req, wait, s.yields, 0)
+	x, res, err := c.Transport.send(req, patience{until: time.Now().Add(wait), yields: s.yields}, 0)
 	if err != nil {
 		if !s.goesOn(c, x, err) {
 			closeBody(x.req)

@@ -71,10 +71,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, errZero
 	}
-	if t.cfg.Skip != nil && t.cfg.Skip(req) {
-		return t.cfg.Base.RoundTrip(req)
-	}
-	x, res, err := t.send(req, t.cfg.MaxWait, time.Time{}, t.cfg.Retry.Max)
+	x, res, err := t.send(req, patienceOf(req, t.cfg.MaxWait), t.cfg.Retry.Max)
 	if err != nil {
 		closeBody(x.req)
 	}
@@ -88,19 +85,19 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// send waits for room for at most that long, of which it yields to others for a part, as mayWait says,
-// sends the request, and sends it again as often as that if it is refused. It leaves the body of a
+// send waits for room with that patience, sends the request, and sends it again as often as that if it is
+// refused. It leaves the body of a
 // request that fails open, and unread if the request was not sent, so that another Transport can send
 // it. The exchange is not nil.
 func (t *Transport) send(
-	req *http.Request, maxWait time.Duration, yields time.Time, retries int,
+	req *http.Request, p patience, retries int,
 ) (x *exchange, res *http.Response, err error) {
 	x, err = t.open(req)
 	defer func() { x.tell(res, err) }()
 	if err != nil {
 		return x, nil, err
 	}
-	x.mayWait(maxWait, yields)
+	x.patience = p
 	for {
 		p, err := x.admit()
 		switch {

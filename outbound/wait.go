@@ -12,52 +12,48 @@ import (
 	"github.com/headgate/headgate/internal/line"
 )
 
-// waiting is the time that a request has for finding room, and what it holds meanwhile.
-type waiting struct {
-	until time.Time // or zero if it waits for nothing
-	cause error     // why until is no later, or nil
+// patience is how long a request may wait.
+type patience struct {
+	until time.Time
+	cause error // why until is no later, or nil
 	// yields is until when a request of background work reserves nothing for later. It is zero for others.
 	yields time.Time
+}
 
+// patienceOf lets a request wait for at most that long, which its deadline may shorten.
+func patienceOf(req *http.Request, longest time.Duration) (p patience) {
+	now := time.Now()
+	p.until = now.Add(longest)
+	if at, ok := req.Context().Deadline(); ok && at.Before(p.until) {
+		p.until, p.cause = at, context.DeadlineExceeded
+	}
+	if core.IsBackground(req.Context()) {
+		p.yields = now.Add(p.until.Sub(now) / 2)
+	}
+	return p
+}
+
+// left returns how much time is left.
+func (p *patience) left() time.Duration { return max(0, time.Until(p.until)) }
+
+// yielding reports whether the request lets others go first.
+func (p *patience) yielding() bool { return time.Now().Before(p.yields) }
+
+// stirs returns when the request is to ask again at the latest.
+func (p *patience) stirs() time.Duration {
+	if p.yielding() {
+		return min(time.Until(p.yields), p.left())
+	}
+	return p.left()
+}
+
+// waiting is what a request holds while it finds room.
+type waiting struct {
+	patience
 	lease  *semaphore.Lease
 	place  *line.Place[lineKey] // the head of a line, or nil
 	since  time.Time            // when it began to wait, or zero
 	waited time.Duration        // before
-}
-
-// mayWait lets the request wait for at most that long, which its deadline may shorten. If it is a part of
-// a longer wait, it yields as long as that does.
-func (x *exchange) mayWait(longest time.Duration, yields time.Time) {
-	if longest == 0 {
-		return
-	}
-	x.until = time.Now().Add(longest)
-	if at, ok := x.req.Context().Deadline(); ok && at.Before(x.until) {
-		x.until, x.cause = at, context.DeadlineExceeded
-	}
-	if x.yields = yields; yields.IsZero() {
-		x.yields = yieldsUntil(x.req, x.until)
-	}
-}
-
-// yieldsUntil returns when half of the time to the end of a wait is over, or zero unless the request is
-// background work.
-func yieldsUntil(req *http.Request, end time.Time) time.Time {
-	if !core.IsBackground(req.Context()) {
-		return time.Time{}
-	}
-	return time.Now().Add(time.Until(end) / 2)
-}
-
-// yielding reports whether the request lets others go first.
-func (x *exchange) yielding() bool { return !x.yields.IsZero() && time.Now().Before(x.yields) }
-
-// stirs returns when the request is to ask again at the latest.
-func (x *exchange) stirs() time.Duration {
-	if x.yielding() {
-		return min(time.Until(x.yields), x.left())
-	}
-	return x.left()
 }
 
 // context returns that of the request, in the foreground once it does not yield any more.
@@ -66,14 +62,6 @@ func (x *exchange) context() context.Context {
 		return x.req.Context()
 	}
 	return core.WithForeground(x.req.Context())
-}
-
-// left returns how much time is left.
-func (x *exchange) left() time.Duration {
-	if x.until.IsZero() {
-		return 0
-	}
-	return max(0, time.Until(x.until))
 }
 
 // begin notes that the request begins to wait.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -74,19 +75,25 @@ func (r *response) readBody(b []byte) {
 	said := f.Message
 	_ = json.Unmarshal(first, &f)
 	f.Message = cmp.Or(said, f.Message)
-	r.failure = f
-	r.readFailure()
+	r.readFailure(&f)
 }
 
-// readFailure adds what the failure says.
-func (r *response) readFailure() {
-	f := &r.failure
+// readFailure adds what a failure says.
+func (r *response) readFailure(f *failure) {
 	codes := []text{f.Code, f.ErrorCode, f.Type, f.Status, f.Reason, f.AWS, "policy " + f.PolicyName}
 	for _, e := range f.Errors {
 		codes = append(codes, e.Code, e.Type, e.Reason, e.Extensions.Code)
 	}
 	for _, code := range codes {
 		r.addCode(string(code))
+	}
+	r.code, _ = strconv.Atoi(string(f.Code))
+	r.told = []string{string(f.RetryAfter), string(f.ResetsIn), string(f.EstimatedTime)}
+	for _, d := range f.Details {
+		r.told = append(r.told, string(d.RetryDelay))
+		for _, v := range d.Violations {
+			r.quotas += " " + strings.ToLower(string(v.QuotaID))
+		}
 	}
 	message := strings.TrimSpace(string(f.Message))
 	r.message = strings.ToLower(message[:min(len(message), maxMessage)])
@@ -114,27 +121,13 @@ func (r *response) addCode(code string) {
 	r.means[m] = true
 }
 
-// quotas returns the ids of the quotas that the failure names.
-func (r *response) quotas() (ids []string) {
-	for _, d := range r.failure.Details {
-		for _, v := range d.Violations {
-			ids = append(ids, strings.ToLower(string(v.QuotaID)))
-		}
-	}
-	return ids
-}
-
-func anyContains(all []string, part string) bool {
-	return slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, part) })
-}
-
 // ofDay reports whether the limit of a day or a longer time is used up.
 func (r *response) ofDay() bool {
-	said := r.quotas()
+	said := r.quotas
 	if strings.HasPrefix(r.message, "rate limit ") { // OpenAI, Groq and OpenRouter begin so
-		said = append(said, r.message)
+		said += r.message
 	}
-	return slices.ContainsFunc(days, func(day string) bool { return anyContains(said, day) }) ||
+	return slices.ContainsFunc(days, func(day string) bool { return strings.Contains(said, day) }) ||
 		slices.ContainsFunc(r.windows, func(w Remaining) bool { return w.Remaining == 0 && w.Window >= 24*time.Hour })
 }
 

@@ -196,14 +196,13 @@ var days = []string{
 
 // waitHeaders are the headers that state a wait, in the order in which they count.
 var waitHeaders = []struct {
-	name   string
-	millis bool // and not seconds or a moment
+	name, unit string
 }{
-	{"Retry-After-Ms", true},      // OpenAI and Azure
-	{"X-Ms-Retry-After-Ms", true}, // Azure, such as Cosmos DB
-	{"Retry-After", false},
-	{"X-Rate-Limit-Retry-After-Seconds", false}, // bucket4j-spring-boot-starter, 2026-11
-	{"X-Ratelimit-After", false},                // tower_governor (userFRM/ThetaDataDx#645, 2026-11)
+	{"Retry-After-Ms", "ms"},      // OpenAI and Azure
+	{"X-Ms-Retry-After-Ms", "ms"}, // Azure, such as Cosmos DB
+	{"Retry-After", ""},
+	{"X-Rate-Limit-Retry-After-Seconds", ""}, // bucket4j-spring-boot-starter, 2026-11
+	{"X-Ratelimit-After", ""},                // tower_governor (userFRM/ThetaDataDx#645, 2026-11)
 }
 
 // secondary is the wait that GitHub asks for after a secondary limit without any header.

@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -86,59 +87,49 @@ func (r *response) readFields() {
 // nameOf returns what a string or a token of a structured field says, in lower case.
 func nameOf(value string) string { return strings.ToLower(strings.Trim(value, ` "`)) }
 
-// build reads a limit of these members. If the lists of what is left and of the resets have equally many
-// parts, as those of Brave Search do, the parts at one place are of one window.
+// build reads the windows of a limit of these members, whose remaining tells what is left. If the lists of
+// what is left and of the resets have equally many parts, as those of Brave Search do, the parts at one
+// place are of one window.
 func (r *response) build(l limit, members map[string][]string) {
-	left := len(parts(members["remaining"]))
-	if left < 2 || left != len(parts(members["reset"])) {
-		r.buildWindow(l, members)
-		return
+	left, resets, limits := parts(members["remaining"]), parts(members["reset"]), parts(members["limit"])
+	if slices.Contains(members["status"], rejected) { // Anthropic's unified limits, which subscriptions have
+		left = []string{"0"}
 	}
-	for i := range left {
-		of := make(map[string][]string)
-		for member, values := range members {
-			if all := parts(values); i < len(all) {
-				of[member] = all[i : i+1]
-			}
+	name := l.family.apart + l.name
+	if l.name == "" {
+		name = r.resource()
+	}
+	short, _, _ := strings.Cut(l.name[strings.LastIndexByte(l.name, '-')+1:], "_")
+	for i, value := range left {
+		n, told := count(value)
+		w := Remaining{Name: name, Remaining: n}
+		of := resets
+		if len(left) == len(resets) {
+			of = resets[i : i+1]
 		}
-		r.buildWindow(l, of)
+		w.Reset = r.longest(of, "")
+		none := false // a limit of 0 is none
+		if len(limits) > 0 {
+			w.Limit, none = count(limits[min(i, len(limits)-1)])
+			none = none && w.Limit == 0
+		}
+		w.Window = cmp.Or(windowOf(w.Limit, append(parts(members["policy"]), limits...)), periods[short])
+		w.Refills = l.family.refills && l.name != "" && w.Window == 0
+		past := w.Reset == 0 && len(of) > 0 // what was left before the reset tells nothing
+		if told && !none && !past {
+			r.windows = append(r.windows, w)
+		}
 	}
 }
 
-// buildWindow reads one window of a limit, if its members tell what is left.
-func (r *response) buildWindow(l limit, members map[string][]string) {
-	w := Remaining{Name: l.family.apart + l.name}
-	if l.name == "" {
-		w.Name = r.resource()
-	}
-	left, told := least(parts(members["remaining"]))
-	if slices.Contains(members["status"], rejected) { // Anthropic's unified limits, which subscriptions have
-		told = true
-	}
-	w.Remaining = left
-	resets := members["reset"]
-	w.Reset = longest(resets, func(v string) time.Duration { return moment(v, r.now()) })
-	if w.Reset == 0 && len(resets) > 0 {
-		told = false // the reset is past, so what was left before it tells nothing
-	}
-	short, _, _ := strings.Cut(l.name[strings.LastIndexByte(l.name, '-')+1:], "_")
-	w.Window = periods[short]
-	limits := parts(members["limit"])
-	if len(limits) > 0 {
-		var known bool
-		w.Limit, known = count(limits[0])
-		told = told && (!known || w.Limit > 0) // a limit of 0 is none
-	}
-	for _, policy := range append(parts(members["policy"]), limits...) {
-		if q, ok := count(policy); ok && q == w.Limit && period(policy) > 0 {
-			w.Window = period(policy)
-			break
+// windowOf returns the period of the policy that has this limit, or 0.
+func windowOf(limit int64, policies []string) (window time.Duration) {
+	for _, p := range policies {
+		if q, ok := count(p); ok && q == limit {
+			window = cmp.Or(window, period(p))
 		}
 	}
-	w.Refills = l.family.refills && l.name != "" && w.Window == 0
-	if told {
-		r.windows = append(r.windows, w)
-	}
+	return window
 }
 
 // resource returns the name of a limit that has none in its headers.
@@ -206,13 +197,3 @@ func count(value string) (int64, bool) {
 
 // maxCount bounds a number of units, so that it is exact in Redis.
 const maxCount = 1e15
-
-// least returns the smallest count of a list.
-func least(list []string) (n int64, ok bool) {
-	for _, part := range list {
-		if c, read := count(part); read && (!ok || c < n) {
-			n, ok = c, true
-		}
-	}
-	return n, ok
-}

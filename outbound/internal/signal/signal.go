@@ -6,6 +6,7 @@ package signal
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -95,8 +96,10 @@ type response struct {
 	received time.Time
 	limits   map[limit]map[string][]string // the values of the members of each
 	windows  []Remaining
-	failure  failure
-	message  string // of the failure, in lower case
+	code     int      // of the failure, or 0
+	told     []string // the waits that the failure states
+	quotas   string   // the ids of those that the failure names, in lower case
+	message  string   // of the failure, in lower case
 	means    [meanings]bool
 }
 
@@ -114,8 +117,8 @@ func (r *response) refusal(wait time.Duration) (s Signal) {
 	case r.ofRoute():
 		s.Scope = Route
 	case s.Scope == Account: // as the error says
-	case r.deniesAccount(), len(r.quotas()) > 0 && !anyContains(r.quotas(), "permodel"),
-		s.Reason == Loaded && wait > 0 && !anyContains([]string{r.message}, "model"):
+	case r.deniesAccount(), r.quotas != "" && !strings.Contains(r.quotas, "permodel"),
+		s.Reason == Loaded && wait > 0 && !strings.Contains(r.message, "model"):
 		s.Scope = Account
 	}
 	if r.ofDay() {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -19,7 +18,6 @@ type Events struct {
 	header http.Header
 	frames bool   // of application/vnd.amazon.eventstream, and not lines of text/event-stream
 	line   []byte // the beginning of a line that has not ended, or the end of the last part
-	long   bool   // the line is longer than MaxBody
 }
 
 // EventsOf returns the Events of a response, or nil if it is no stream of events whose status does
@@ -54,16 +52,11 @@ func (e *Events) Find(part []byte, now time.Time) (status int, s Signal) {
 // rest of the part.
 func (e *Events) lineError(part []byte) (told, rest []byte) {
 	line, rest, ended := bytes.Cut(part, []byte("\n"))
-	if e.long = e.long || len(e.line)+len(line) > MaxBody; !e.long {
-		e.line = append(e.line, line...)
-	}
-	if !ended {
-		return nil, nil
-	}
-	if !e.long {
+	e.line = append(e.line, line[:min(len(line), MaxBody-len(e.line))]...) // the JSON of a longer one breaks off
+	if ended {
 		told = errorIn(e.line)
+		e.line = e.line[:0]
 	}
-	e.line, e.long = e.line[:0], false
 	return told, rest
 }
 
@@ -111,14 +104,13 @@ func (e *Events) exception(part []byte) (told, rest []byte) {
 func readError(h http.Header, told []byte, now time.Time) (status int, s Signal) {
 	r := response{status: http.StatusOK, header: h, received: now}
 	r.readBody(told)
-	code, _ := strconv.Atoi(string(r.failure.Code))
 	switch {
 	case r.means[loaded]:
 		r.status = statusOverloaded
 	case r.means[slow], r.means[blocked], r.means[spent]:
 		r.status = http.StatusTooManyRequests
-	case Refusal(code):
-		r.status = code
+	case Refusal(r.code):
+		r.status = r.code
 	}
 	return r.status, r.refusal(r.wait(http.Header{}))
 }

@@ -23,30 +23,25 @@ func (r *response) now() time.Time {
 // duration such as 6m0s, or as seconds from now. It is 0 if the value says nothing, or a moment that
 // is past.
 func moment(value string, now time.Time) time.Duration {
-	value = strings.TrimSpace(value)
 	if n, ok := number(value); ok {
 		return fromNumber(n, now)
 	}
 	if d, ok := duration(value); ok {
 		return d
 	}
-	if zoned, ok := strings.CutSuffix(value, " UTC"); ok {
-		value = zoned + " GMT"
-	}
-	t, err := http.ParseTime(value)
 	for _, layout := range layouts {
-		if err != nil {
-			t, err = time.Parse(layout, value)
+		if t, err := time.Parse(layout, value); err == nil {
+			return bounded(t.Sub(now).Seconds())
 		}
 	}
-	if err != nil {
-		return 0
-	}
-	return bounded(t.Sub(now).Seconds())
+	return 0
 }
 
-// layouts are the forms of a moment beside those of HTTP.
-var layouts = []string{time.RFC3339, time.RFC1123Z, "Mon, 2 Jan 2006 15:04:05 GMT"}
+// layouts are the forms of a moment. Those of HTTP have no day of the week, because parts ends at the
+// comma behind it.
+var layouts = []string{
+	time.RFC3339, "2 Jan 2006 15:04:05 MST", "2 Jan 2006 15:04:05 -0700", "2-Jan-06 15:04:05 MST", time.ANSIC,
+}
 
 // number reads a decimal number. One that has too many digits is infinite.
 func number(value string) (float64, bool) {
@@ -93,22 +88,11 @@ func duration(value string) (time.Duration, bool) {
 	return bounded(n*24*3600 + d.Seconds()), valid && err == nil && value != ""
 }
 
-// longest returns the longest wait that the values of a header state. One value may be a list of
-// numbers, as proxies join them, or a date, which has a comma.
-func longest(values []string, read func(string) time.Duration) (most time.Duration) {
-	for i, v := range values {
-		if i == maxWindows {
-			break
-		}
-		if len(v) <= maxValue {
-			most = max(most, read(v))
-		}
-	}
-	if most > 0 {
-		return most
-	}
+// longest returns the longest wait that the parts of lists state, as numbers of the unit or with their
+// own. Proxies join values to lists.
+func (r *response) longest(values []string, unit string) (most time.Duration) {
 	for _, part := range parts(values) {
-		most = max(most, read(part))
+		most = max(most, moment(strings.TrimSpace(part)+unit, r.now()))
 	}
 	return most
 }
@@ -116,43 +100,29 @@ func longest(values []string, read func(string) time.Duration) (most time.Durati
 // wait returns how long to wait, or 0. The first source that states a wait counts.
 func (r *response) wait(h http.Header) time.Duration {
 	for _, source := range waitHeaders {
-		d := longest(h[source.name], func(v string) time.Duration {
-			if n, ok := number(v); ok && source.millis {
-				return bounded(n / 1000)
-			}
-			return moment(v, r.now())
-		})
-		if d > 0 {
+		if d := r.longest(h[source.name], source.unit); d > 0 {
 			return d
 		}
 	}
-	f := &r.failure
-	told := []text{f.RetryAfter, f.ResetsIn, f.EstimatedTime}
-	for _, d := range f.Details {
-		told = append(told, d.RetryDelay)
+	if d := r.longest(r.told, ""); d > 0 {
+		return d
 	}
 	stated := time.Duration(0)
-	for _, value := range told {
-		stated = max(stated, moment(string(value), r.now()))
-	}
-	if stated > 0 {
-		return stated
-	}
 	for _, w := range r.windows {
 		if w.Remaining == 0 {
 			stated = max(stated, w.Reset)
 		}
 	}
-	inText := r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable
-	switch said := inMessage(r.message); {
+	switch {
 	case stated > 0:
 		return stated
-	case inText && said > 0:
-		return min(said, maxTextWait)
-	case strings.HasPrefix(r.message, secondaryLimit):
+	case r.status == http.StatusTooManyRequests, r.status == http.StatusServiceUnavailable:
+		stated = min(inMessage(r.message), maxTextWait)
+	}
+	if stated == 0 && strings.HasPrefix(r.message, secondaryLimit) {
 		return secondary
 	}
-	return 0
+	return stated
 }
 
 const maxTextWait = 15 * time.Minute // that a message may ask for
