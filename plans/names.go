@@ -1,13 +1,10 @@
 package plans
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -215,72 +212,4 @@ func (s *Set) useRoutes(routes map[string][]string) (faults []fault) {
 		s.routes[strings.Clone(name)] = slices.Clone(routes[name])
 	}
 	return faults
-}
-
-// Kept returns what a tenant used of a limit in the period at a time, also one that has ended, such as for
-// a bill: what the Guard of nethttp.Quotas has admitted under the limit of that name, tokens or
-// tokens.overage, as long as the plan's file keeps it. It is 0 for what is kept no longer. The period is
-// that of the Subscription that the tenant has now. If its plan keeps nothing of the limit, such as after a
-// downgrade, the period is that of the plans that do, and an error if these differ.
-func (b *Book) Kept(
-	ctx context.Context, gate *core.Gate, tenant, limit string, at time.Time,
-) (used int64, period core.Span, err error) {
-	kept, period, err := b.keptPeriod(ctx, tenant, limit, at)
-	if err != nil {
-		return 0, period, err
-	}
-	policy, err := core.NewPolicy(core.PolicyConfig{Name: KeptName(limit), Algorithm: kept, Shadow: true})
-	if err != nil {
-		return 0, period, fmt.Errorf("plans: %w", err)
-	}
-	key, err := core.NewKey(tenant, period.String())
-	if err != nil {
-		return 0, period, fmt.Errorf("plans: %w", err)
-	}
-	d, err := gate.Peek(ctx, core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
-	if err != nil || d.Cause != nil {
-		return 0, period, fmt.Errorf("plans: kept periods: %w", errors.Join(err, d.Cause))
-	}
-	return d.At(0).Used, period, nil
-}
-
-// keptPeriod returns the period of a tenant at a time in which a limit is kept, and the limit that keeps it.
-func (b *Book) keptPeriod(
-	ctx context.Context, tenant, limit string, at time.Time,
-) (kept core.Algorithm, period core.Span, err error) {
-	now, err := b.For(ctx, tenant)
-	if err != nil {
-		return nil, period, err
-	}
-	s, err := b.know(ctx, tenant)
-	if err != nil {
-		return nil, period, err
-	}
-	set := b.Set()
-	all := []core.Plan{now}
-	for _, name := range set.Names() {
-		all = append(all, set.plans[name].begun(s.subscription))
-	}
-	for i, plan := range all {
-		keeps := plan.Algorithm(KeptName(limit))
-		calendar, ok := plan.Algorithm(limit).(core.Calendar)
-		if !ok || keeps == nil {
-			continue
-		}
-		span, err := calendar.Period(at)
-		switch {
-		case err != nil:
-			return nil, period, fmt.Errorf("plans: %w", err)
-		case i == 0:
-			return keeps, span, nil
-		case kept != nil && span != period:
-			return nil, period, fmt.Errorf("plans: the plan of %.80q keeps no periods of %.80q, and others keep "+
-				"different ones", tenant, limit)
-		}
-		kept, period = keeps, span
-	}
-	if kept == nil {
-		return nil, period, fmt.Errorf("plans: no plan keeps periods of %.80q", limit)
-	}
-	return kept, period, nil
 }

@@ -23,7 +23,7 @@ type Subscription struct {
 	// time.LoadLocation. time.Local is a fault: a time that a database returns in it needs In.
 	//
 	// When the Anchor moves, the new periods have counts of their own, so the tenant may spend the
-	// limit of the old period and that of the new one.
+	// limit of the old period and that of the new one. Book.Kept does not find what the old ones had.
 	Anchor time.Time
 	// Next names the plan that begins at Renewal, such as after a downgrade. Until then Plan holds,
 	// also in processes that ask again only later. If it is empty, Plan stays.

@@ -15,25 +15,24 @@ func (r *Rule) keptBy(i int) *charger {
 	return &charger{rule: r, policy: r.kept[i], advert: advertise(r.kept[i])}
 }
 
-// keptCharge returns the charge of the count that is kept of a charge by c, on a key of the period at a
-// time. It reports false if nothing is kept.
-func (x *Exchange) keptCharge(c *charger, counted *core.Charge, at time.Time) (
-	kept core.Charge, period core.Span, ok bool, err error,
-) {
+// keptCharge returns the charge of the count that is kept of a charge by c, on a key of the present period.
+// It reports false if nothing is kept.
+func (x *Exchange) keptCharge(c *charger, counted *core.Charge) (kept core.Charge, ok bool, err error) {
 	if c.kept == nil {
-		return kept, period, false, nil
+		return kept, false, nil
 	}
 	limit := x.limitUnder(c.kept.policy)
 	calendar, ok := counted.Limit.(core.Calendar)
 	if limit == nil || !ok {
-		return kept, period, false, nil // the plan has another limit, or keeps nothing
+		return kept, false, nil // the plan has another limit, or keeps nothing
 	}
-	if period, err = calendar.Period(at); err != nil {
-		return kept, period, false, err
+	period, err := calendar.Period(x.now())
+	if err != nil {
+		return kept, false, err
 	}
 	parts := counted.Key.Parts()
 	key, err := core.NewKey(parts[0], append(parts[1:], period.String())...)
-	return core.Charge{Policy: c.kept.policy, Key: key, Cost: counted.Cost, Limit: limit}, period, err == nil, err
+	return core.Charge{Policy: c.kept.policy, Key: key, Cost: counted.Cost, Limit: limit}, err == nil, err
 }
 
 // now returns the time by which periods are chosen: that of this process, or of the Gate in memory.
@@ -47,9 +46,8 @@ func (x *Exchange) now() time.Time {
 // keep returns the charge that is kept of a charge by c. If nothing is kept of that one, such as under an
 // override that is no calendar, it is that of one that may follow, and spends nothing.
 func (x *Exchange) keep(c *charger, counted core.Charge, cost int64) (core.Charge, charged, error) {
-	at := x.now()
 	for c != nil {
-		kept, _, ok, err := x.keptCharge(c, &counted, at)
+		kept, ok, err := x.keptCharge(c, &counted)
 		if ok || err != nil {
 			return kept, charged{by: c.kept, cost: cost}, err
 		}
@@ -66,7 +64,7 @@ func (x *Exchange) keepInstead(next *charger, counted *core.Charge, cost int64, 
 	if len(charges) == 0 || by[0].by.rule != next.rule { // the plan keeps nothing
 		return
 	}
-	kept, _, ok, err := x.keptCharge(next, counted, x.now())
+	kept, ok, err := x.keptCharge(next, counted)
 	if !ok || err != nil {
 		charges[0].Cost = core.NoCost
 		by[0].cost = 0

@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -68,6 +69,11 @@ type PlanBook interface {
 	Then(limit string) []string
 	// KeptName returns the name of the limit that counts what a limit has admitted in one period, or "".
 	KeptName(limit string) string
+	// LastKept returns that count in the period that ended last before a time. The period is zero if there
+	// is none.
+	LastKept(
+		ctx context.Context, gate *core.Gate, tenant, limit string, now time.Time,
+	) (used int64, period core.Span, err error)
 	// Counts reports whether a limit counts a request, by its route.
 	Counts(limit string, r *http.Request) bool
 }
@@ -96,7 +102,7 @@ func quotas(gate *core.Gate, book PlanBook, tenant keyfunc.Func) (*Guard, error)
 	cfg := Config{Gate: gate, Plan: book.Plan(tenant)}
 	charges := len(limits)
 	for _, name := range limits {
-		rule := Rule{Key: tenant, Skip: func(r *http.Request) bool { return !book.Counts(name, r) }}
+		rule := Rule{book: book, Key: tenant, Skip: func(r *http.Request) bool { return !book.Counts(name, r) }}
 		// Every plan names the limit, so DenyAll never holds, except under those of Then and KeptName.
 		for _, name := range append([]string{name}, book.Then(name)...) {
 			policy, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.DenyAll{}})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -210,17 +211,16 @@ plans:
 	for range 3 {
 		askAs(h, "free", "/")
 	}
-	for limit, want := range map[string][2]int64{"month": {4, 3}, "month.overage": {2, 0}} {
-		for i, at := range []time.Time{anchor, clock.Now()} {
-			used, period, err := book.Kept(t.Context(), gate, "free", limit, at)
-			if err != nil || used != want[i] || !period.From.Equal(anchor.AddDate(0, i, 0)) {
-				t.Errorf("%s in %v: %d, %v, want %d", limit, period, used, err, want[i])
-			}
-		}
-	}
-	for limit, tenant := range map[string]string{"day": "free", "month.slow": "free"} {
-		if used, _, err := book.Kept(t.Context(), gate, tenant, limit, anchor); err == nil {
-			t.Errorf("%s of %s: %d is kept", limit, tenant, used)
+	next := anchor.AddDate(0, 1, 0)
+	first := core.Span{From: anchor, Until: next}
+	expectKept(t, book, gate, "free", "month", anchor, plans.KeptPeriod{Period: first, Used: 4})
+	expectKept(t, book, gate, "free", "month.overage", anchor, plans.KeptPeriod{Period: first, Used: 2})
+	second := core.Span{From: next, Until: next.AddDate(0, 1, 0)}
+	expectKept(t, book, gate, "free", "month", clock.Now(), plans.KeptPeriod{Period: second, Used: 3})
+	expectKept(t, book, gate, "free", "month.overage", clock.Now())
+	for _, limit := range []string{"day", "month.slow"} {
+		if kept, err := book.Kept(t.Context(), gate, "free", limit, anchor); err == nil {
+			t.Errorf("%s: %v is kept", limit, kept)
 		}
 	}
 	for tenant, want := range map[string]string{
@@ -234,18 +234,34 @@ plans:
 	}
 	gatetest.Equal(t, namesIn(askAs(h, "free", "/").Header()), "day month", "clients are told of")
 	clock.Set(anchor.AddDate(0, 2, 41)) // 40 days after the second period
-	if used, _, err := book.Kept(t.Context(), gate, "free", "month", anchor); err != nil || used != 0 {
-		t.Errorf("%d are still kept, %v", used, err)
+	expectKept(t, book, gate, "free", "month", anchor)
+}
+
+// expectKept expects what is kept of a limit at a time.
+func expectKept(
+	t *testing.T, book *plans.Book, gate *core.Gate, tenant, limit string, at time.Time, want ...plans.KeptPeriod,
+) {
+	t.Helper()
+	got, err := book.Kept(t.Context(), gate, tenant, limit, at)
+	same := func(a, b plans.KeptPeriod) bool { return a.Used == b.Used && a.Period.String() == b.Period.String() }
+	if err != nil || !slices.EqualFunc(got, want, same) {
+		t.Errorf("%s of %s: %v, %v, want %v", limit, tenant, got, err, want)
 	}
 }
 
-// After a downgrade to a plan that keeps nothing of a limit, the period before can still be billed.
-func TestKeptPeriodsAfterDowngrade(t *testing.T) {
+// After a change of plans, whatever the periods of both are, the periods of the plan before can still be
+// billed, and the usage tells the one that has ended last.
+func TestKeptPeriodsAfterChange(t *testing.T) {
 	t.Parallel()
 	anchor := time.Date(2026, 1, 17, 9, 0, 0, 0, time.UTC)
+	renewal := anchor.AddDate(0, 1, 0)
+	before := core.Span{From: anchor, Until: renewal}
 	for name, free := range map[string]string{
 		"no overage":   "{limit: 1, calendar: month, in: UTC, anchor: subscription, keep: 40d}",
 		"nothing kept": "{limit: 1, calendar: month, in: UTC, anchor: subscription}",
+		"a week":       "{limit: 9, calendar: week, in: UTC, anchor: subscription, keep: 40d}",
+		"a year":       "{limit: 9, calendar: year, in: UTC, keep: 40d}",
+		"a bucket":     "{rate: 1, per: 1m}",
 		"unlimited":    "unlimited",
 		"denied":       "deny",
 	} {
@@ -263,22 +279,72 @@ plans:
 `)))(t),
 				Clock: clock.Now,
 				Subscription: func(context.Context, string) (plans.Subscription, error) {
-					return plans.Subscription{Plan: "pro", Anchor: anchor, Next: "free", Renewal: anchor.AddDate(0, 1, 0)}, nil
+					return plans.Subscription{Plan: "pro", Anchor: anchor, Next: "free", Renewal: renewal}, nil
 				},
 			}))(t)
 			t.Cleanup(book.Close)
-			h := gatetest.Must(nethttp.Quotas(gate, book, tenantOf))(t).Handler(http.HandlerFunc(ok))
+			g := gatetest.Must(nethttp.Quotas(gate, book, tenantOf))(t)
+			h := g.Handler(http.HandlerFunc(ok))
 			for range 7 {
 				askAs(h, "acme", "/")
 			}
-			clock.Set(anchor.AddDate(0, 1, 1))
-			for limit, want := range map[string]int64{"month": 4, "month.overage": 2} {
-				used, period, err := book.Kept(t.Context(), gate, "acme", limit, anchor)
-				if err != nil || used != want || !period.From.Equal(anchor) {
-					t.Errorf("%s: %d in %v, %v: want %d", limit, used, period, err, want)
-				}
+			clock.Set(renewal.Add(time.Hour))
+			expectKept(t, book, gate, "acme", "month", anchor, plans.KeptPeriod{Period: before, Used: 4})
+			expectKept(t, book, gate, "acme", "month.overage", anchor, plans.KeptPeriod{Period: before, Used: 2})
+			usage := askAs(g.Usage(), "acme", "/").Body.String()
+			const last = `"last":{"used":%d,"from":"2026-01-17T09:00:00Z","until":"2026-02-17T09:00:00Z"}`
+			overage := `{"name":"month.overage","qu":"requests",` + fmt.Sprintf(last, 2) + "}"
+			if !strings.Contains(usage, fmt.Sprintf(last, 4)) || !strings.Contains(usage, overage) {
+				t.Errorf("the usage is %s", usage)
 			}
 		})
+	}
+}
+
+// A tenant that changes plans within a period has both, and the usage tells an idle period as one.
+func TestKeptPeriodsOfTwoPlans(t *testing.T) {
+	t.Parallel()
+	anchor := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC) // is a Monday
+	clock := newClock()
+	clock.Set(anchor.AddDate(0, 0, 8))
+	gate := memory(t, clock)
+	plan := "monthly"
+	book := gatetest.Must(plans.New(plans.Config{
+		Set: gatetest.Must(plans.ParseSet([]byte(`
+default: monthly
+plans:
+  monthly: {limits: {calls: {limit: 9, calendar: month, in: UTC, anchor: subscription, keep: 40d}}}
+  weekly: {limits: {calls: {limit: 9, calendar: week, in: UTC, anchor: subscription, keep: 40d}}}
+`)))(t),
+		Subscription: func(context.Context, string) (plans.Subscription, error) {
+			return plans.Subscription{Plan: plan, Anchor: anchor}, nil
+		},
+	}))(t)
+	t.Cleanup(book.Close)
+	g := gatetest.Must(nethttp.Quotas(gate, book, tenantOf))(t)
+	h := g.Handler(http.HandlerFunc(ok))
+	askAs(h, "acme", "/")
+	plan = "weekly"
+	gatetest.NoError(t, book.Refresh(t.Context(), "acme"))
+	askAs(h, "acme", "/")
+	askAs(h, "acme", "/")
+	week := core.Span{From: anchor.AddDate(0, 0, 7), Until: anchor.AddDate(0, 0, 14)}
+	month := core.Span{From: anchor, Until: anchor.AddDate(0, 1, 0)}
+	expectKept(t, book, gate, "acme", "calls", clock.Now(),
+		plans.KeptPeriod{Period: week, Used: 2}, plans.KeptPeriod{Period: month, Used: 1})
+	for _, c := range []struct {
+		weeks int
+		want  string
+	}{
+		{2, `"last":{"used":2,"from":"2026-03-09T00:00:00Z","until":"2026-03-16T00:00:00Z"}`},
+		{3, `"last":{"used":0,"from":"2026-03-16T00:00:00Z","until":"2026-03-23T00:00:00Z"}`},
+		{5, `"last":{"used":1,"from":"2026-03-02T00:00:00Z","until":"2026-04-02T00:00:00Z"}`},
+		{6, `"last":{"used":0,"from":"2026-04-06T00:00:00Z","until":"2026-04-13T00:00:00Z"}`},
+	} {
+		clock.Set(anchor.AddDate(0, 0, 7*c.weeks))
+		if usage := askAs(g.Usage(), "acme", "/").Body.String(); !strings.Contains(usage, c.want) {
+			t.Errorf("after %d weeks the usage is %s", c.weeks, usage)
+		}
 	}
 }
 
@@ -314,10 +380,8 @@ plans:
 			for range 5 { // 1, an overage of 2, and two refusals
 				askAs(h, "acme", "/")
 			}
-			used, period, err := book.Kept(t.Context(), gate, "acme", "month.overage", clock.Now())
-			if err != nil || used != 2 || !period.From.Equal(anchor) {
-				t.Errorf("%d in %v, %v: want an overage of 2", used, period, err)
-			}
+			expectKept(t, book, gate, "acme", "month.overage", clock.Now(),
+				plans.KeptPeriod{Period: core.Span{From: anchor, Until: anchor.AddDate(0, 1, 0)}, Used: 2})
 		})
 	}
 }
@@ -373,19 +437,20 @@ func TestKeptPeriodsSurviveKills(t *testing.T) {
 		sum := int64(0)
 		for _, limit := range []string{"month", "month.overage"} {
 			var d core.Decision
-			var kept int64
+			var kept []plans.KeptPeriod
 			gatetest.Eventually(t, "an answer", func() bool {
 				var err, err2 error
 				d, err = gate.Peek(t.Context(), core.Charge{
 					Policy: gatetest.Limited(t, limit, core.DenyAll{}), Key: gatetest.Key(t, tenant), Cost: core.NoCost, Limit: plan.Algorithm(limit),
 				})
-				kept, _, err2 = book.Kept(t.Context(), gate, tenant, limit, time.Now())
+				kept, err2 = book.Kept(t.Context(), gate, tenant, limit, time.Now())
 				return err == nil && d.Cause == nil && err2 == nil
 			})
-			if used := d.At(0).Used; kept != used {
-				t.Errorf("%s of %s: %d are kept of %d", limit, tenant, kept, used)
+			used := d.At(0).Used
+			if len(kept) != 1 || kept[0].Used != used {
+				t.Errorf("%s of %s: %v is kept of %d", limit, tenant, kept, used)
 			}
-			sum += kept
+			sum += used
 		}
 		if least, most := answered[n].Load(), sent[n].Load(); sum < least || sum > most || least == 0 {
 			t.Errorf("%s: %d are kept, %d were sent and %d answered", tenant, sum, most, least)

@@ -25,7 +25,7 @@ import (
 //	}
 //
 // There is a policy for each rule, in their order, and behind it those of its Then. last is what was used
-// in the period before, if the plan keeps that: used, from and until. w, t and reset are seconds: w
+// in the period that ended last, if a plan keeps that: used, from and until. w, t and reset are seconds: w
 // is the window, t the wait until r rises, and reset the wait until all of q remains. They are
 // rounded up, except a w below one second. held is the part of used that running requests hold and
 // may give back, if there is some. t and reset are absent while nothing is used, and if nothing
@@ -38,10 +38,10 @@ import (
 // a route with the same parameters, such as /projects/{project}/usage. Skip and Cost are about the
 // requests that count and are not called. Neither are Skip and Deny of the Config.
 //
-// The handler spends nothing. It takes a round trip for the policies and one for the caps. Put a
-// Guard around it where clients may flood it. A request without a key is refused as the Guard
-// refuses it, except that a rule with NoKeySkip is left out. While Redis does not answer, the
-// status is 503 with Retry-After. A response never holds a key or the text of an error.
+// The handler spends nothing. It takes a round trip for the policies, one for the caps, and one for each
+// limit that is kept. Put a Guard around it where clients may flood it. A request without a key is
+// refused as the Guard refuses it, except that a rule with NoKeySkip is left out. While Redis does not
+// answer, the status is 503 with Retry-After. A response never holds a key or the text of an error.
 func (g *Guard) Usage() http.Handler { return http.HandlerFunc(g.serveUsage) }
 
 // usage is the body of a response.
@@ -165,35 +165,40 @@ func (x *Exchange) policyUsages(
 	for _, result := range results {
 		all = append(all, policyUsageOf(result))
 	}
-	return all, x.addLast(r, all, charges, by)
+	for i, c := range by {
+		if c.policy == c.rule.Policy && c.rule.kept != nil {
+			if all, err = x.addLast(r, all, charges[i].Key, c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
 }
 
-// addLast adds what was used in the periods before, as far as it is kept.
+// addLast adds what was used of a rule's limits in the period before, as far as it is kept. A limit that
+// the plan has no longer is there for that alone.
 func (x *Exchange) addLast(
-	r *http.Request, all []policyUsage, charges []core.Charge, by []*charger,
-) error {
-	var asks []core.Charge
-	var of []*policyUsage
-	for i := range charges {
-		_, period, ok, err := x.keptCharge(by[i], &charges[i], x.now())
-		if err != nil {
-			return err
-		}
-		if !ok {
+	r *http.Request, all []policyUsage, tenant core.Key, c *charger,
+) ([]policyUsage, error) {
+	for ; c != nil; c = c.then {
+		if c.kept == nil {
 			continue
 		}
-		c, last, _, err := x.keptCharge(by[i], &charges[i], period.From.Add(-time.Microsecond))
+		name := c.policy.Name()
+		used, period, err := c.rule.book.LastKept(r.Context(), x.guard.cfg.Gate, tenant.Parts()[0], name, x.now())
 		if err != nil {
-			return err
+			return nil, err
 		}
-		all[i].Last = &lastUsage{From: last.From.UTC(), Until: last.Until.UTC()}
-		asks, of = append(asks, c), append(of, &all[i])
+		i := slices.IndexFunc(all, func(u policyUsage) bool { return u.Name == name })
+		if i < 0 && used > 0 {
+			i = len(all)
+			all = append(all, policyUsage{Name: name, Unit: c.policy.Unit().String()})
+		}
+		if i >= 0 && !period.Until.IsZero() {
+			all[i].Last = &lastUsage{Used: used, From: period.From.UTC(), Until: period.Until.UTC()}
+		}
 	}
-	results, err := x.peek(r, asks)
-	for i, result := range results {
-		of[i].Last.Used = result.Used
-	}
-	return err
+	return all, nil
 }
 
 // peek asks about charges that spend nothing, as many as there are.

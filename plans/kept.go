@@ -1,0 +1,131 @@
+package plans
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// KeptPeriod is what a tenant used of a limit in one period.
+type KeptPeriod struct {
+	Period core.Span
+	Used   int64
+}
+
+// Kept returns what a tenant used of a limit around a time, also in periods that have ended, such as for a
+// bill: what the Guard of nethttp.Quotas has admitted under the limit of that name, tokens or
+// tokens.overage, as long as the file keeps it. There is an element for each period in which something was
+// used, in the order of their ends: one, or several if the tenant had plans of different periods, such as
+// a month and a week.
+//
+// The periods are those of all plans that keep the limit, by the Subscription that the tenant has now, and
+// those of its Override. So read what an Anchor or an Override with other periods has counted before it
+// goes: afterwards Kept does not find that. If no plan keeps the limit, Kept returns an error.
+func (b *Book) Kept(
+	ctx context.Context, gate *core.Gate, tenant, limit string, at time.Time,
+) ([]KeptPeriod, error) {
+	all, _, err := b.kept(ctx, gate, tenant, limit, func(c core.Calendar) (core.Span, error) { return c.Period(at) })
+	if err == nil && len(all) == 0 {
+		return nil, fmt.Errorf("plans: no plan keeps periods of %.80q", limit)
+	}
+	all = slices.DeleteFunc(all, func(k KeptPeriod) bool { return k.Used == 0 })
+	slices.SortStableFunc(all, func(a, b KeptPeriod) int { return a.Period.Until.Compare(b.Period.Until) })
+	return all, err
+}
+
+// LastKept returns what a tenant used of a limit in the period that ended last before a time, for
+// nethttp.Quotas: that of its plan, or of a plan that it has left. The period is zero if there is none.
+func (b *Book) LastKept(
+	ctx context.Context, gate *core.Gate, tenant, limit string, now time.Time,
+) (used int64, period core.Span, err error) {
+	all, own, err := b.kept(ctx, gate, tenant, limit, func(c core.Calendar) (core.Span, error) {
+		present, err := c.Period(now)
+		if err != nil {
+			return present, err
+		}
+		return c.Period(present.From.Add(-time.Microsecond))
+	})
+	var last KeptPeriod
+	for i, k := range all {
+		idle := last.Used == 0 && k.Period.Until.After(last.Period.From)
+		if i == 0 && own || k.Used > 0 && (idle || k.Period.Until.After(last.Period.Until)) {
+			last = k
+		}
+	}
+	return last.Used, last.Period, err
+}
+
+// kept returns what a tenant used of a limit in a period of each Calendar by which it is kept, and
+// whether the first of them is that of the tenant's present plan.
+func (b *Book) kept(
+	ctx context.Context, gate *core.Gate, tenant, limit string, periodOf func(core.Calendar) (core.Span, error),
+) (all []KeptPeriod, own bool, err error) {
+	policy, err := core.NewPolicy(core.PolicyConfig{Name: KeptName(limit), Algorithm: core.DenyAll{}, Shadow: true})
+	if err != nil {
+		return nil, false, fmt.Errorf("plans: %w", err)
+	}
+	candidates, err := b.everyPlan(ctx, tenant)
+	if err != nil {
+		return nil, false, err
+	}
+	var asks []core.Charge
+	for i, plan := range candidates {
+		keeps := plan.Algorithm(policy.Name())
+		calendar, ok := plan.Algorithm(limit).(core.Calendar)
+		if !ok || keeps == nil {
+			continue
+		}
+		own = own || i == 0
+		period, err := periodOf(calendar)
+		if err != nil {
+			return nil, false, fmt.Errorf("plans: %w", err)
+		}
+		if slices.ContainsFunc(all, func(k KeptPeriod) bool { return k.Period.String() == period.String() }) {
+			continue
+		}
+		key, err := core.NewKey(tenant, period.String())
+		if err != nil {
+			return nil, false, fmt.Errorf("plans: %w", err)
+		}
+		all = append(all, KeptPeriod{Period: period})
+		asks = append(asks, core.Charge{Policy: policy, Key: key, Cost: core.NoCost, Limit: keeps})
+	}
+	return all, own, peek(ctx, gate, asks, all)
+}
+
+// everyPlan returns the plan that a tenant has, and those that it could have, with its periods.
+func (b *Book) everyPlan(ctx context.Context, tenant string) ([]core.Plan, error) {
+	now, err := b.For(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.know(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	set := b.Set()
+	all := []core.Plan{now}
+	for _, name := range set.Names() {
+		all = append(all, set.plans[name].begun(s.subscription))
+	}
+	return all, nil
+}
+
+// peek sets what was used under charges that ask.
+func peek(ctx context.Context, gate *core.Gate, asks []core.Charge, all []KeptPeriod) error {
+	for some := range slices.Chunk(asks, core.MaxCharges) {
+		d, err := gate.Peek(ctx, some...)
+		if err != nil || d.Cause != nil {
+			return fmt.Errorf("plans: kept periods: %w", errors.Join(err, d.Cause))
+		}
+		for i, r := range d.Results() {
+			all[i].Used = r.Used
+		}
+		all = all[len(some):]
+	}
+	return nil
+}
