@@ -195,19 +195,6 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-func TestTenantCap(t *testing.T) {
-	m, env := startModel(t)
-	limits := generous
-	limits.StreamsPerTenant, limits.Queue, limits.MaxWait = 3, 0, ""
-	r := start(t, append(env, withPlan(t, limits))...)
-	for i := range 3 {
-		gatetest.Need(t, r.send(t, []string{ann, bob}[i%2]).StatusCode, http.StatusOK, "stream %d: status", i)
-		m.next(t)
-	}
-	checkFull(t, r.send(t, ann), `All 3 concurrent requests of policy "tenant-streams" are in use.`)
-	gatetest.Equal(t, r.send(t, eve).StatusCode, http.StatusOK, "another tenant: status")
-}
-
 func checkFull(t *testing.T, response *http.Response, message string) {
 	t.Helper()
 	text, _ := json.Marshal(message)

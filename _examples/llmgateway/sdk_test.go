@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -222,50 +221,6 @@ func TestSDKRetriesOnceAfterTheWait(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A budget that is spent for one model is answered by another one.
-func TestSDKReadsTheAnswerOfACheaperModel(t *testing.T) {
-	each(t, func(t *testing.T, s sdk) {
-		g := newGateway(t, inMemory(core.NewManualClock(noon).Now), monthly(1000), named(t, s.format), func(cfg *llm.Config) {
-			cfg.Models = map[string]llm.Model{"model-1": {}, "model-0": {}}
-			cfg.Budgets[0].Models = []string{"model-1"}
-			cfg.Downgrade = func(*http.Request, *nethttp.Admission) string { return "model-0" }
-		})
-		g.beforeEach(func(r *http.Request, _ int) { g.exhaust(r, 1000) })
-		r := s.stream(t, g.url, true)
-		r.complete(t, s.format, true)
-		g.expect(http.StatusOK)
-		if name := r.header(llm.ModelHeader); r.Model != "model-0" || name != "model-0" {
-			t.Errorf("the SDK was answered by %q, the header names %q", r.Model, name)
-		}
-		if report := <-g.reports; report.Request.Model != "model-0" || report.Request.Asked != "model-1" {
-			t.Errorf("settled as %+v", report)
-		}
-	})
-}
-
-// A stream that holds all of a budget makes the next request wait for a moment, and not give up.
-func TestSDKRetriesWhenARunningStreamHoldsTheBudget(t *testing.T) {
-	each(t, func(t *testing.T, s sdk) {
-		g := newGateway(t, inMemory(core.NewManualClock(noon).Now), monthly(1000), replay(t, s.format))
-		var running *core.Reservation
-		g.beforeEach(func(r *http.Request, number int) {
-			if number == 1 {
-				running = g.reserve(r, 1000)
-				return
-			}
-			gatetest.Worked(t, running.Cancel(r.Context()))
-		})
-		r := s.stream(t, g.url, true)
-		if s.attempts == 1 {
-			r.expect(t, refusal(s.format, s.limited, http.StatusTooManyRequests))
-			g.expect(http.StatusTooManyRequests)
-			r = s.stream(t, g.url, true) // the caller retries
-		}
-		r.complete(t, s.format, true)
-		g.expect(http.StatusTooManyRequests, http.StatusOK)
-	})
 }
 
 func TestSDKFailsWithTheErrorThatEndsAStream(t *testing.T) {
@@ -617,23 +572,6 @@ func replay(t *testing.T, f llm.Format) http.HandlerFunc {
 	}
 }
 
-// named is replay with the model that the request asks for.
-func named(t *testing.T, f llm.Format) http.HandlerFunc {
-	names, all := regexp.MustCompile(`"model(Version)?":"[^"]*"`), strings.Join(events(t, f), "")
-	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		gatetest.Worked(t, err)
-		w.Header().Set("Content-Type", contentType(f))
-		name := names.FindString(string(body))
-		if f == llm.FormatGemini {
-			_, name, _ = strings.Cut(r.URL.Path, "/models/")
-			name, _, _ = strings.Cut(name, ":")
-			name = `"modelVersion":"` + name + `"`
-		}
-		_, _ = io.WriteString(w, names.ReplaceAllLiteralString(all, name))
-	}
-}
-
 // stall is an upstream that sends the transcript of a format up to its second piece of text, and
 // then nothing until the gateway leaves.
 func stall(t *testing.T, f llm.Format) http.HandlerFunc {
@@ -812,7 +750,6 @@ const (
 // result is what an SDK made of a stream: what the stream said, and how it failed.
 type result struct {
 	Text          string            `json:"text"`
-	Model         string            `json:"model"` // that the answer names
 	Input, Output int64             // tokens; 0 if the SDK was sent no usage
 	Headers       map[string]string `json:"headers"`
 	Error         *failure          `json:"error"`
@@ -905,7 +842,7 @@ func openAIChat(h *http.Client) func(t *testing.T, url string, usage bool) resul
 		if len(all.Choices) > 0 {
 			r.Text = all.Choices[0].Message.Content
 		}
-		r.Model, r.Input, r.Output = all.Model, all.Usage.PromptTokens, all.Usage.CompletionTokens
+		r.Input, r.Output = all.Usage.PromptTokens, all.Usage.CompletionTokens
 		r.keep(response)
 		r.err = stream.Err()
 		r.Error = openAIFailure(t, r.err)
@@ -926,7 +863,6 @@ func openAIResponses(t *testing.T, url string, _ bool) (r result) {
 			r.Text += event.Delta
 		case responses.ResponseCompletedEvent:
 			r.Input, r.Output = event.Response.Usage.InputTokens, event.Response.Usage.OutputTokens
-			r.Model = event.Response.Model
 		}
 	}
 	r.keep(response)
@@ -974,7 +910,7 @@ func anthropicMessages(h *http.Client) func(t *testing.T, url string, _ bool) re
 		for _, block := range all.Content {
 			r.Text += block.Text
 		}
-		r.Model, r.Input, r.Output = string(all.Model), all.Usage.InputTokens, all.Usage.OutputTokens
+		r.Input, r.Output = all.Usage.InputTokens, all.Usage.OutputTokens
 		r.keep(response)
 		if r.err = stream.Err(); r.err != nil {
 			r.Error = &failure{Class: "other", Message: r.err.Error()}

@@ -13,7 +13,7 @@ import OpenAI from 'openai';
 const [format, url, key, option] = process.argv.slice(2);
 const model = 'model-1';
 const messages = [{ role: 'user', content: 'Tell me of the gate.' }];
-const result = { text: '', model: '', input: 0, output: 0, headers: {}, error: null };
+const result = { text: '', input: 0, output: 0, headers: {}, error: null };
 
 const calls = {
   'openai-chat': async () => {
@@ -22,7 +22,6 @@ const calls = {
     const stream = await open(client.chat.completions.create({ model, messages, stream: true, ...options }));
     for await (const chunk of stream) {
       result.text += chunk.choices[0]?.delta?.content ?? '';
-      result.model = chunk.model;
       count(chunk.usage?.prompt_tokens, chunk.usage?.completion_tokens);
     }
   },
@@ -31,7 +30,6 @@ const calls = {
     const stream = await open(client.responses.create({ model, input: messages[0].content, stream: true }));
     for await (const event of stream) {
       if (event.type === 'response.output_text.delta') result.text += event.delta;
-      result.model = event.response?.model ?? result.model;
       count(event.response?.usage?.input_tokens, event.response?.usage?.output_tokens);
     }
   },
@@ -40,7 +38,6 @@ const calls = {
     const stream = await open(client.messages.create({ model, messages, max_tokens: 100, stream: true }));
     for await (const event of stream) {
       if (event.delta?.type === 'text_delta') result.text += event.delta.text;
-      result.model = event.message?.model ?? result.model;
       count(event.message?.usage?.input_tokens, event.usage?.output_tokens);
     }
   },
@@ -51,7 +48,6 @@ const calls = {
     const whole = option === 'whole';
     for await (const part of whole ? [await models.generateContent(ask)] : await models.generateContentStream(ask)) {
       result.text += part.text ?? '';
-      result.model = part.modelVersion;
       count(part.usageMetadata?.promptTokenCount, part.usageMetadata?.candidatesTokenCount);
     }
   },
@@ -61,7 +57,6 @@ const calls = {
     const answer = await client.chat({ model, messages, stream: !whole });
     for await (const part of whole ? [answer] : answer) {
       result.text += part.message.content;
-      result.model = part.model;
       count(part.prompt_eval_count, part.eval_count);
     }
   },
