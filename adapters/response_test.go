@@ -686,9 +686,7 @@ func TestFlushErrorIsTold(t *testing.T) {
 			if response, err := f.server.Client().Do(r); err == nil {
 				response.Body.Close()
 			}
-			if err := <-flushed; err == nil {
-				t.Error("no error")
-			}
+			gatetest.Fails(t, <-flushed, "no error")
 		})
 	}
 }

@@ -107,22 +107,16 @@ func TestRaiseUsedIsForItsPeriod(t *testing.T) {
 			time.Date(1, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600)), time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC),
 			time.Unix(0, 0), time.Unix(math.MaxInt64/2, 0),
 		} {
-			if _, err := g.RaiseUsed(t.Context(), charge, 4, at); !errors.Is(err, core.ErrPeriod) {
-				t.Errorf("%v: %v", at, err)
-			}
+			gatetest.Is(t, gatetest.Err(g.RaiseUsed(t.Context(), charge, 4, at)), core.ErrPeriod, "%v", at)
 		}
 		for _, away := range []time.Duration{next, -2 * next} {
 			c.Set(read.Add(away))
 			charge.Key = newKey(t, "k", t.Name(), away.String())
 			key = charge.Key
-			if _, err := g.RaiseUsed(t.Context(), charge, 4, read); !errors.Is(err, core.ErrPeriod) {
-				t.Errorf("%v away: %v", away, err)
-			}
-			if _, err := g.Adjust(t.Context(), core.Adjustment{
+			gatetest.Is(t, gatetest.Err(g.RaiseUsed(t.Context(), charge, 4, read)), core.ErrPeriod, "%v away", away)
+			gatetest.Is(t, gatetest.Err(g.Adjust(t.Context(), core.Adjustment{
 				ID: "a", Policy: p, Key: key, Units: 4, At: read,
-			}); !errors.Is(err, core.ErrPeriod) {
-				t.Errorf("%v away: %v", away, err)
-			}
+			})), core.ErrPeriod, "%v away", away)
 			gatetest.Equal(t, used(t, g, p, key), 0, "%v away: units are in use", away)
 		}
 		gatetest.Equal(t, raiseUsed(t, g, charge, 4), 4, "units were added in the present period")
@@ -330,9 +324,7 @@ func TestRaisesStayBelowTheLargestNumber(t *testing.T) {
 		}
 		adjust(t, g, a)
 		a.ID = "b"
-		if _, err := g.Adjust(t.Context(), a); !errors.Is(err, core.ErrCharge) {
-			t.Error(err)
-		}
+		gatetest.Is(t, gatetest.Err(g.Adjust(t.Context(), a)), core.ErrCharge, "got")
 		d := decide(t, g, core.Charge{Policy: p, Key: a.Key, Cost: 10})
 		if r := d.At(0); !d.Allowed || r.Used != most+10 || r.Limit != most+10 {
 			t.Error(show(d))

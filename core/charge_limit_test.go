@@ -185,15 +185,11 @@ func TestLimiterSpendsNothingForZero(t *testing.T) {
 		}
 	}
 	for _, n := range []int64{-1, -2} {
-		if _, err := l.AllowN(t.Context(), key, n); !errors.Is(err, core.ErrCharge) {
-			t.Errorf("AllowN of %d: %v", n, err)
-		}
+		gatetest.Is(t, gatetest.Err(l.AllowN(t.Context(), key, n)), core.ErrCharge, "AllowN of %d", n)
 		if _, _, err := l.Reserve(t.Context(), time.Hour, key, n); !errors.Is(err, core.ErrCharge) {
 			t.Errorf("Reserve of %d: %v", n, err)
 		}
-		if _, err := l.WaitN(t.Context(), key, n); !errors.Is(err, core.ErrCharge) {
-			t.Errorf("WaitN of %d: %v", n, err)
-		}
+		gatetest.Is(t, gatetest.Err(l.WaitN(t.Context(), key, n)), core.ErrCharge, "WaitN of %d", n)
 	}
 }
 

@@ -88,9 +88,7 @@ func TestLimiter(t *testing.T) {
 		if d, err := l.AllowN(t.Context(), newKey(t, "l"), 3); err != nil || d.Allowed || d.At(1).Allowed {
 			t.Errorf("%s, %v", show(d), err)
 		}
-		if _, err := l.Allow(t.Context(), core.Key{}); !errors.Is(err, core.ErrKey) {
-			t.Errorf("Allow of no key: %v", err)
-		}
+		gatetest.Is(t, gatetest.Err(l.Allow(t.Context(), core.Key{})), core.ErrKey, "Allow of no key")
 	})
 }
 

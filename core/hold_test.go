@@ -635,12 +635,8 @@ func TestSettlesOutliveRefusals(t *testing.T) {
 				})
 			}
 			for _, settle := range open {
-				if err := settle(); err == nil {
-					t.Error("settled while Redis refuses")
-				}
-				if err := <-told; err == nil {
-					t.Error("the failure was not told")
-				}
+				gatetest.Fails(t, settle(), "settled while Redis refuses")
+				gatetest.Fails(t, <-told, "the failure was not told")
 			}
 			<-time.After(shortHold) // ends
 			end()
@@ -719,9 +715,7 @@ func TestDoubtfulSettleIsNotSentAgain(t *testing.T) {
 				p, key := limited(t, "p", frozen(20)), newKey(t, "k")
 				r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 5})
 				hook.with(answer)
-				if err := r.Settle(t.Context(), 3); err == nil {
-					t.Error("settled")
-				}
+				gatetest.Fails(t, r.Settle(t.Context(), 3), "settled")
 				hook.with("")
 				g.AwaitTasks()
 				wantUsed(t, g, p, key, 5)

@@ -244,13 +244,9 @@ func TestEventTellsTheCharges(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := g.Decide(ctx, charge); err == nil {
-			t.Error("a caller with a cancelled context got an answer")
-		}
+		gatetest.Fails(t, gatetest.Err(g.Decide(ctx, charge)), "a caller with a cancelled context got an answer")
 		worked(t, g.Close(t.Context()))
-		if _, err := g.Decide(t.Context(), charge); err == nil {
-			t.Error("a closed Gate decided")
-		}
+		gatetest.Fails(t, gatetest.Err(g.Decide(t.Context(), charge)), "a closed Gate decided")
 	})
 }
 

@@ -445,9 +445,7 @@ func TestLoadPricesRefuses(t *testing.T) {
 		}
 	}
 	for _, cfg := range []llm.PricesConfig{{}, {Paths: []string{filepath.Join(dir, "none")}}} {
-		if _, err := llm.LoadPrices(cfg); err == nil {
-			t.Errorf("%+v is accepted", cfg)
-		}
+		gatetest.Fails(t, gatetest.Err(llm.LoadPrices(cfg)), "%+v is accepted", cfg)
 	}
 }
 

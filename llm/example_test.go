@@ -52,7 +52,7 @@ func ask(m *llm.Meter) *httptest.ResponseRecorder {
 }
 
 func ExampleNew() {
-	meter, err := llm.New(llm.Config{
+	meter := core.Must(llm.New(llm.Config{
 		Guard:   nethttp.Config{Gate: newGate()},
 		Budgets: []llm.Budget{aMonth(core.UnitTokens, 1000)},
 		Observe: func(_ context.Context, e core.Event) {
@@ -60,10 +60,7 @@ func ExampleNew() {
 				fmt.Println(e.Outcome, e.Estimate.Total(), "estimated,", e.Usage.Total(), "used")
 			}
 		},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	fmt.Println(ask(meter).Header().Get("X-Ratelimit-Remaining-Tokens"), "remain for now")
 	fmt.Println(ask(meter).Header().Get("X-Ratelimit-Remaining-Tokens"), "remain for now")
 	// Output:
@@ -123,7 +120,7 @@ func ExampleConfig_estimate() {
 		}
 		return int64(len(strings.Fields(string(body)))), nil
 	}
-	meter, err := llm.New(llm.Config{
+	meter := core.Must(llm.New(llm.Config{
 		Guard:   nethttp.Config{Gate: newGate()},
 		Budgets: []llm.Budget{aMonth(core.UnitTokens, 1000)},
 		Estimate: func(_ *http.Request, q llm.Request, body []byte) (llm.Usage, error) {
@@ -138,10 +135,7 @@ func ExampleConfig_estimate() {
 				fmt.Println(e.Estimate.Input, "and", e.Estimate.Output)
 			}
 		},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	ask(meter)
 	// Output:
 	// 5 and 100
@@ -203,27 +197,21 @@ func ExampleConfig_downgrade() {
 
 // A price file has the prices of models, and a Meter that has it follows its changes.
 func ExampleLoadPrices() {
-	prices, err := llm.LoadPrices(llm.PricesConfig{
+	prices := core.Must(llm.LoadPrices(llm.PricesConfig{
 		Paths:     []string{"testdata/prices/litellm.json"},
 		Providers: []string{"globex", "xai"},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	defer prices.Close()
 	for _, line := range prices.Unread() { // of all providers
 		if strings.HasPrefix(line, "uneven: input") {
 			fmt.Println(line)
 		}
 	}
-	meter, err := llm.New(llm.Config{
+	meter := core.Must(llm.New(llm.Config{
 		Guard:   nethttp.Config{Gate: newGate()},
 		Budgets: []llm.Budget{aMonth(core.UnitMicroDollars, 50_000_000)},
 		Prices:  prices,
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	cost, unknown := meter.Cost(llm.Bill{
 		Model: "small", Usage: llm.Usage{Input: 1000, CacheRead: 31_001, Output: 500},
 	})
@@ -235,7 +223,7 @@ func ExampleLoadPrices() {
 
 // Tell what no tariff prices, or you find out by the invoice. It was charged as the dearest.
 func ExampleMeter_Cost() {
-	meter, err := llm.New(llm.Config{
+	meter := core.Must(llm.New(llm.Config{
 		Guard:   nethttp.Config{Gate: newGate()},
 		Budgets: []llm.Budget{aMonth(core.UnitMicroDollars, 50_000_000)},
 		Models: map[string]llm.Model{
@@ -245,10 +233,7 @@ func ExampleMeter_Cost() {
 				Factors: map[string]int64{"service_tier:batch": 500, "service_tier:priority": 2000},
 			}},
 		},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	bill := llm.Bill{
 		Model: "small", Usage: llm.Usage{Input: 1000, Output: 100},
 		Units:  map[string]int64{"web_search": 2},

@@ -78,16 +78,13 @@ func ExampleBusyError() {
 func ExampleSlot() {
 	gate := core.Must(core.NewMemory(core.Config{}))
 	streams := core.Must(semaphore.New(gate, semaphore.Config{Name: "streams", MaxWaiters: 1000}))
-	transport, err := outbound.New(outbound.Config{
+	transport := core.Must(outbound.New(outbound.Config{
 		Gate: gate,
 		Slot: &outbound.Slot{
 			Semaphore: streams,
 			Caps:      []outbound.Cap{{Key: outbound.ByCredential, Limit: 20}},
 		},
 		MaxWait: 30 * time.Second,
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	_ = &http.Client{Transport: transport}
 }

@@ -198,9 +198,7 @@ func TestPoolRetries(t *testing.T) {
 		} else {
 			_ = res.Body.Close()
 		}
-		if _, err := ask(t, p, u.URL, "!"); !errors.Is(err, outbound.ErrBusy) {
-			t.Errorf("all cool: %v", err)
-		}
+		gatetest.Is(t, gatetest.Err(ask(t, p, u.URL, "!")), outbound.ErrBusy, "all cool")
 		r := request(t, t.Context(), u.URL)
 		r.Body = newCloser("!") // without GetBody
 		refuse.Store("a4")
@@ -276,9 +274,7 @@ func TestPoolConfig(t *testing.T) {
 		t.Error("the zero Pool sends")
 	}
 	p := pool(t, outbound.PoolConfig{Upstreams: []outbound.Upstream{{Name: "a", Transport: tr}}})
-	if _, err := p.RoundTrip(request(t, t.Context(), "http:///x")); !errors.Is(err, core.ErrKey) {
-		t.Errorf("no host: %v", err)
-	}
+	gatetest.Is(t, gatetest.Err(p.RoundTrip(request(t, t.Context(), "http:///x"))), core.ErrKey, "no host")
 }
 
 // An error says the same whenever it is asked.

@@ -82,9 +82,7 @@ func TestSlotComesBack(t *testing.T) {
 		"context ends while it is read": func(t *testing.T, res *http.Response, _ chan struct{}, cancel func()) {
 			_, _ = io.ReadFull(res.Body, make([]byte, len("first\n")))
 			cancel()
-			if _, err := io.ReadAll(res.Body); !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
+			gatetest.Is(t, gatetest.Err(io.ReadAll(res.Body)), context.Canceled, "got")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,9 +220,7 @@ func TestLostSlotCancelsItsRequest(t *testing.T) {
 		res := roundTrip(t, tr, request(t, t.Context(), u.URL))
 		key, _ := outbound.ByCredential(request(t, t.Context(), u.URL))
 		evict(t, slot, key)
-		if _, err := io.ReadAll(res.Body); !errors.Is(err, semaphore.ErrLeaseLost) {
-			t.Errorf("the body ends with %v", err)
-		}
+		gatetest.Is(t, gatetest.Err(io.ReadAll(res.Body)), semaphore.ErrLeaseLost, "the body ends with")
 		_ = res.Body.Close()
 	})
 }

@@ -37,10 +37,7 @@ plans:
 		Name: "api", Algorithm: core.PerMinute(1), // of a plan that does not name it
 	}))
 	for _, tenant := range []string{"acme", "globex"} {
-		user, err := core.NewKey(tenant, "user-1")
-		if err != nil {
-			log.Fatal(err)
-		}
+		user := core.Must(core.NewKey(tenant, "user-1"))
 		plan, err := book.For(context.Background(), tenant) // once a request
 		if err != nil {
 			log.Fatal(err)
@@ -138,17 +135,14 @@ func ExampleBook_SetOverride() {
 // A tenant that bought on the 17th has months from the 17th, and a smaller plan once what it has paid
 // for is over.
 func ExampleSubscription() {
-	set, err := plans.ParseSet([]byte(`
+	set := core.Must(plans.ParseSet([]byte(`
 default: free
 plans:
   free: {limits: {tokens: {limit: 10, calendar: month, in: UTC, anchor: subscription}}}
   pro:
     limits:
       tokens: {limit: 1000, calendar: month, in: UTC, anchor: subscription, then: {overage: 200}}
-`))
-	if err != nil {
-		log.Fatal(err)
-	}
+`)))
 	clock := core.NewManualClock(time.Date(2026, 3, 17, 8, 59, 59, 0, time.UTC))
 	book, err := plans.New(plans.Config{
 		Set: set, Clock: clock.Now,

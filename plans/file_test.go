@@ -106,9 +106,7 @@ func TestBadFileKeepsThePlans(t *testing.T) {
 					t.Errorf("%s: %v\ndoes not say %q", c.name, e[0].Err, w)
 				}
 			}
-			if err := p.Reload(); err == nil {
-				t.Errorf("%s: Reload returns no error", c.name)
-			}
+			gatetest.Fails(t, p.Reload(), "%s: Reload returns no error", c.name)
 			s.take()
 			expect(t, p, "acme", free)
 		}

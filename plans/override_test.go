@@ -349,9 +349,7 @@ func TestOverrideWhileRedisIsDown(t *testing.T) {
 	if e := events.take(plans.OpFollow, plans.OpResolve); len(e) > 0 {
 		t.Errorf("an outage is told again: %v", e)
 	}
-	if err := p.SetOverride(t.Context(), "stranger", plans.Override{Plan: "pro"}); err == nil {
-		t.Error("an override was set")
-	}
+	gatetest.Fails(t, p.SetOverride(t.Context(), "stranger", plans.Override{Plan: "pro"}), "an override was set")
 	s.Restart()
 	gatetest.Eventually(t, "it is back", func() bool {
 		e := events.take(plans.OpFollow)

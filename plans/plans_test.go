@@ -268,9 +268,7 @@ func TestCallerLeavesBeforeThePlanIsKnown(t *testing.T) {
 		defer p.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := p.For(ctx, "acme"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
+		gatetest.Is(t, gatetest.Err(p.For(ctx, "acme")), context.DeadlineExceeded, "got")
 		expect(t, p, "acme", pro)
 	})
 }
@@ -316,12 +314,8 @@ func TestClose(t *testing.T) {
 	p.Close()
 	p.Close()
 	for i := range 10 {
-		if _, err := p.For(t.Context(), strconv.Itoa(i)); !errors.Is(err, plans.ErrClosed) {
-			t.Errorf("a tenant that is not known: %v", err)
-		}
-		if _, err := p.PlanName(t.Context(), strconv.Itoa(i)); !errors.Is(err, plans.ErrClosed) {
-			t.Errorf("its plan's name: %v", err)
-		}
+		gatetest.Is(t, gatetest.Err(p.For(t.Context(), strconv.Itoa(i))), plans.ErrClosed, "a tenant that is not known")
+		gatetest.Is(t, gatetest.Err(p.PlanName(t.Context(), strconv.Itoa(i))), plans.ErrClosed, "its plan's name")
 	}
 	expect(t, p, "acme", pro)
 }

@@ -195,9 +195,7 @@ func TestSchemaRefuses(t *testing.T) {
 		limit("{limit: 1, sliding_window: 1m, buckets: 2000}"), limit("{limit: 1, fixed_window: 1m, from_first: 1}"),
 		limit("{limit: 1, calendar: month, in: UTC, then: {overage: 0}}"), limit("{limit: 1, sliding_window: 1m, then: {overage: 1}}"),
 	} {
-		if _, err := plans.ParseSet([]byte(text)); err == nil {
-			t.Errorf("the parser takes %s", text)
-		}
+		gatetest.Fails(t, gatetest.Err(plans.ParseSet([]byte(text))), "the parser takes %s", text)
 		if valid(s, text) == nil {
 			t.Errorf("the schema takes %s", text)
 		}

@@ -288,12 +288,8 @@ func TestAdmitOfInvalidGuardRefuses(t *testing.T) {
 			if !ok {
 				return
 			}
-			if _, err := g.Charges(r); err == nil {
-				t.Error("Charges returned no error")
-			}
-			if _, err := g.Caps(r); err == nil {
-				t.Error("Caps returned no error")
-			}
+			gatetest.Fails(t, gatetest.Err(g.Charges(r)), "Charges returned no error")
+			gatetest.Fails(t, gatetest.Err(g.Caps(r)), "Caps returned no error")
 		})
 	}
 }

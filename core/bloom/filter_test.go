@@ -143,9 +143,7 @@ func TestFilterItemFaults(t *testing.T) {
 		f := newFilter(t, g, bloom.Config{Name: "f", Items: 1000, FalsePositives: 0.01})
 		for _, item := range []string{"", strings.Repeat("x", bloom.MaxItem+1)} {
 			gatetest.Is(t, f.Add(ctx, "good", item), bloom.ErrItem, "an item of %d bytes", len(item))
-			if _, err := f.Test(ctx, item); !errors.Is(err, bloom.ErrItem) {
-				t.Errorf("an item of %d bytes: %v", len(item), err)
-			}
+			gatetest.Is(t, gatetest.Err(f.Test(ctx, item)), bloom.ErrItem, "an item of %d bytes", len(item))
 		}
 		if stats, err := f.Stats(ctx); err != nil || stats.Set != 0 {
 			t.Errorf("something was added: %+v, %v", stats, err)
@@ -177,9 +175,7 @@ func TestFilterOfAnotherConfiguration(t *testing.T) {
 		if isNew, err := one(other.TestAndAdd(ctx, "a")); !isNew || err != nil {
 			t.Errorf("after Reset: %v, %v", isNew, err)
 		}
-		if _, err := f.Test(ctx, "a"); !errors.Is(err, bloom.ErrExists) {
-			t.Errorf("the older configuration: %v", err)
-		}
+		gatetest.Is(t, gatetest.Err(f.Test(ctx, "a")), bloom.ErrExists, "the older configuration")
 	})
 }
 
@@ -354,9 +350,7 @@ func TestFilterErrors(t *testing.T) {
 		t.Errorf("events %+v", events)
 	}
 	noError(t, g.Close(ctx))
-	if _, err := f.Test(ctx, "a"); !errors.Is(err, core.ErrClosed) {
-		t.Errorf("a closed Gate: %v", err)
-	}
+	gatetest.Is(t, gatetest.Err(f.Test(ctx, "a")), core.ErrClosed, "a closed Gate")
 }
 
 func TestFilterOnCluster(t *testing.T) {

@@ -67,9 +67,7 @@ func TestWorkIsDoneOnce(t *testing.T) {
 		if err := do(nil); !errors.Is(err, once.ErrDone) || calls != 2 {
 			t.Errorf("after a success: %v, %d calls", err, calls)
 		}
-		if _, err := o.Begin(ctx, key, time.Minute); !errors.Is(err, once.ErrDone) {
-			t.Errorf("waiting after a success: %v", err)
-		}
+		gatetest.Is(t, gatetest.Err(o.Begin(ctx, key, time.Minute)), once.ErrDone, "waiting after a success")
 		if c != nil {
 			c.Advance(time.Hour - time.Microsecond)
 			gatetest.Is(t, do(nil), once.ErrDone, "at the end of the window")
@@ -236,9 +234,7 @@ func TestOnceLosesLease(t *testing.T) {
 		return nil
 	})
 	gatetest.Is(t, err, semaphore.ErrLeaseLost, "Do")
-	if _, err := o.Begin(ctx, key, 0); !errors.Is(err, once.ErrDone) {
-		t.Errorf("afterwards: %v", err)
-	}
+	gatetest.Is(t, gatetest.Err(o.Begin(ctx, key, 0)), once.ErrDone, "afterwards")
 }
 
 // A Once is beside a semaphore and a Block of its name.
@@ -274,9 +270,7 @@ func TestOnceDuringClose(t *testing.T) {
 	worked(t, a.Succeed(ctx))
 	worked(t, <-closed)
 	next := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), once.Config{})
-	if _, err := next.Begin(ctx, key, 0); !errors.Is(err, once.ErrDone) {
-		t.Errorf("after the Gate was closed: %v", err)
-	}
+	gatetest.Is(t, gatetest.Err(next.Begin(ctx, key, 0)), once.ErrDone, "after the Gate was closed")
 }
 
 // A caller whose context has ended before learns all the same that its lease was lost.
@@ -353,9 +347,7 @@ func TestOnceKeepsAnswers(t *testing.T) {
 		first := "a\x00\xff\r\n" + strings.Repeat("b", 100_000)
 		worked(t, begin().SucceedWith(ctx, []byte(first)))
 		expect(first)
-		if _, err := o.Begin(ctx, key, 0); !errors.Is(err, once.ErrDone) {
-			t.Error(err)
-		}
+		gatetest.Is(t, gatetest.Err(o.Begin(ctx, key, 0)), once.ErrDone, "got")
 		worked(t, o.Forget(ctx, key))
 		expect("")
 		if strings.HasSuffix(t.Name(), "/memory") { // others go by the server's clock
@@ -389,9 +381,7 @@ func TestAnswersAreCopies(t *testing.T) {
 		if again, _ := o.Answer(ctx, key); string(again) != "first" {
 			t.Errorf("after a reader wrote into it: %q", again)
 		}
-		if _, err := o.Answer(ctx, core.Key{}); !errors.Is(err, core.ErrKey) {
-			t.Errorf("of no key: %v", err)
-		}
+		gatetest.Is(t, gatetest.Err(o.Answer(ctx, core.Key{})), core.ErrKey, "of no key")
 	}
 	t.Run("in memory", func(t *testing.T) {
 		t.Parallel()

@@ -222,9 +222,7 @@ func TestWaitersReturnToRedis(t *testing.T) {
 	local()
 	local()
 	wantFull(t, sem, "beyond the local share, with a slot of Redis's", level)
-	if err := first.Release(t.Context()); err == nil {
-		t.Error("a stopped server has taken a release")
-	}
+	gatetest.Fails(t, first.Release(t.Context()), "a stopped server has taken a release")
 	local()
 	wantFull(t, sem, "beyond the local share", level)
 	waiting := enqueue(t, sem, level)
@@ -263,9 +261,7 @@ func TestHangingSubscriptionBlocksNothing(t *testing.T) {
 		{"the call does not end", func() <-chan struct{} {
 			over := make(chan struct{})
 			go func() {
-				if err := <-done; err == nil {
-					t.Error("acquired")
-				}
+				gatetest.Fails(t, <-done, "acquired")
 				close(over)
 			}()
 			return over
@@ -399,9 +395,7 @@ func TestForbiddenCommandKeepsSlot(t *testing.T) {
 			ask := semaphore.Request{Caps: []semaphore.Cap{{Key: newKey(t, "k"), Limit: 1}}}
 			l := gatetest.Must(sem.Acquire(t.Context(), ask))(t)
 			for range 3 {
-				if _, err := sem.Acquire(t.Context(), ask); !errors.Is(err, core.ErrMisconfigured) {
-					t.Error(err)
-				}
+				gatetest.Is(t, gatetest.Err(sem.Acquire(t.Context(), ask)), core.ErrMisconfigured, "got")
 			}
 			worked(t, l.Extend(t.Context()))
 			release(t, l)

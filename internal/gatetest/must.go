@@ -63,6 +63,17 @@ func Is(t failer, err, want error, format string, args ...any) {
 	}
 }
 
+// Err is the error of a call with another result, which a test of its error drops.
+func Err[T any](_ T, err error) error { return err }
+
+// Fails reports a call that returns no error.
+func Fails(t failer, err error, format string, args ...any) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error: %s", fmt.Sprintf(format, args...))
+	}
+}
+
 // Contains reports a text that lacks a part.
 func Contains(t failer, text, part, format string, args ...any) {
 	t.Helper()

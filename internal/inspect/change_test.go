@@ -57,9 +57,7 @@ func TestGiveAndTakeBack(t *testing.T) {
 		}
 		log := limited(t, "log", core.AnyMinute(10))
 		i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{log}})
-		if _, err := i.Give(t.Context(), log, newKey(t, "k"), 1, "id"); !errors.Is(err, core.ErrCharge) {
-			t.Error(err)
-		}
+		gatetest.Is(t, gatetest.Err(i.Give(t.Context(), log, newKey(t, "k"), 1, "id")), core.ErrCharge, "got")
 	})
 }
 

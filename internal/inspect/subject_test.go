@@ -1,7 +1,6 @@
 package inspect_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -259,13 +258,9 @@ func TestNewTellsEveryFault(t *testing.T) {
 		}
 	}
 	i := newInspector(t, inspect.Config{Gate: g})
-	if _, err := i.Lookup(t.Context(), core.Key{}); !errors.Is(err, core.ErrKey) {
-		t.Error(err)
-	}
+	gatetest.Is(t, gatetest.Err(i.Lookup(t.Context(), core.Key{})), core.ErrKey, "got")
 	noError(t, g.Close(t.Context()))
-	if _, err := i.Lookup(t.Context(), newKey(t, "k")); !errors.Is(err, core.ErrClosed) {
-		t.Error(err)
-	}
+	gatetest.Is(t, gatetest.Err(i.Lookup(t.Context(), newKey(t, "k"))), core.ErrClosed, "got")
 }
 
 // A limit that is spent denies nothing while another answers for it, and the wait is that of the last one.

@@ -110,18 +110,14 @@ func check(t *testing.T, w, below http.ResponseWriter) {
 		t.Errorf("%T does not unwrap to the one below", w)
 	}
 	gatetest.Is(t, http.NewResponseController(w).Flush(), errOwn, "%T: a ResponseController flushes with", w)
-	if _, err := io.WriteString(w, ""); !errors.Is(err, errOwn) {
-		t.Errorf("%T: WriteString returns %v", w, err)
-	}
+	gatetest.Is(t, gatetest.Err(io.WriteString(w, "")), errOwn, "%T: WriteString returns", w)
 	if h, ok := w.(http.Hijacker); ok {
 		if _, _, err := h.Hijack(); !errors.Is(err, errOwn) {
 			t.Errorf("%T: Hijack returns %v", w, err)
 		}
 	}
 	if r, ok := w.(io.ReaderFrom); ok {
-		if _, err := r.ReadFrom(nil); !errors.Is(err, errOwn) {
-			t.Errorf("%T: ReadFrom returns %v", w, err)
-		}
+		gatetest.Is(t, gatetest.Err(r.ReadFrom(nil)), errOwn, "%T: ReadFrom returns", w)
 	}
 	if n, ok := w.(notifier); ok && n.CloseNotify() != nil {
 		t.Errorf("%T: CloseNotify is not that of the one below", w)

@@ -254,9 +254,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		"headgate.requests api,allowed,memory,b":     1,
 		"headgate.requests api,allowed,memory,other": 3,
 	})
-	if _, err := report.New(report.Config{MaxTenants: -1}); err == nil {
-		t.Error("a negative MaxTenants is no error")
-	}
+	gatetest.Fails(t, gatetest.Err(report.New(report.Config{MaxTenants: -1})), "a negative MaxTenants is no error")
 }
 
 // Read tells what a Gate holds now, and 0 once it holds nothing any more.

@@ -2,7 +2,6 @@ package tenants_test
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"strconv"
 	"sync/atomic"
@@ -71,9 +70,7 @@ func TestLearnThatExitsIsRepeated(t *testing.T) {
 		})
 		defer table.Close()
 		began := time.Now()
-		if _, err := table.Get(t.Context(), "acme"); !errors.Is(err, tenants.ErrLate) {
-			t.Error(err)
-		}
+		gatetest.Is(t, gatetest.Err(table.Get(t.Context(), "acme")), tenants.ErrLate, "got")
 		for range 2 { // what was known holds where it cannot be learned
 			if v, err := table.Get(t.Context(), "acme"); v != 7 || err != nil {
 				t.Error(v, err)
