@@ -77,9 +77,7 @@ func TestExamples(t *testing.T) {
 // passes.
 func TestReadmeProgramsPassTheirTest(t *testing.T) {
 	code := blocks(t, "README.md")
-	if len(code) != 5 {
-		t.Fatalf("%d blocks", len(code))
-	}
+	gatetest.Need(t, len(code), 5, "blocks")
 	_, file, _ := strings.Cut(read(t, "README.md"), "```yaml\n")
 	file, _, _ = strings.Cut(file, "```")
 	write := func(folder string, files map[string]string) (sources []string) {
@@ -232,9 +230,7 @@ func TestDocumentationShowsTheExamples(t *testing.T) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	snippets := regexp.MustCompile("(?s)\\(\\.\\./\\.\\./(_examples/[a-z0-9]+/main.go)\\)[^`]*(?:`[^`]+`[^`]*)*```go\n(.*?)```").
 		FindAllStringSubmatch(section, -1)
-	if len(snippets) != 4 {
-		t.Fatalf("%d snippets", len(snippets))
-	}
+	gatetest.Need(t, len(snippets), 4, "snippets")
 	for _, s := range snippets {
 		code := "\t" + strings.ReplaceAll(strings.TrimSuffix(s[2], "\n"), "\n", "\n\t") + "\n"
 		if !strings.Contains(read(t, s[1]), code) {
@@ -265,9 +261,7 @@ func testOutbound(t *testing.T, program string) {
 				out := gatetest.Must(cmd.Output())(t)
 				t.Logf("%s", out)
 				lines := strings.Split(strings.TrimSpace(string(out)), "\n")[1:]
-				if len(lines) != 5 {
-					t.Fatalf("%d kinds of providers", len(lines))
-				}
+				gatetest.Need(t, len(lines), 5, "kinds of providers")
 				fault = ""
 				for _, line := range lines {
 					m := row.FindStringSubmatch(line)
@@ -297,9 +291,7 @@ func testQuickstart(t *testing.T, program string) {
 				t.Fatalf("status %d, headers %v", r.StatusCode, r.Header)
 			}
 		}
-		if r := status(t, url+"/reports"); r.StatusCode != 400 {
-			t.Errorf("without a key: status %d", r.StatusCode)
-		}
+		gatetest.Equal(t, status(t, url+"/reports").StatusCode, 400, "without a key: status")
 	})
 	t.Run("two processes share a Redis", func(t *testing.T) {
 		redis := "REDIS_URL=redis://" + redistest.Start(t).Addr

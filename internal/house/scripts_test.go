@@ -69,9 +69,7 @@ func TestScriptsAreMadeOfAllFiles(t *testing.T) {
 			t.Errorf("no script has the line %q of %s", last, name)
 		}
 	}
-	if got := headgate.Script("none"); got != "" {
-		t.Errorf("an unknown script is %q", got)
-	}
+	gatetest.Equal(t, headgate.Script("none"), "", "an unknown script is")
 }
 
 func TestLuaStringsContainNoDashes(t *testing.T) {
@@ -132,9 +130,7 @@ func TestLuaTouchesOnlyItsKeys(t *testing.T) {
 		if name == injectedDecide {
 			want = 0
 		}
-		if n := strings.Count(text, "'TIME'"); n != want {
-			t.Errorf("%s reads the clock %d times", name, n)
-		}
+		gatetest.Equal(t, strings.Count(text, "'TIME'"), want, "%s reads the clock‡times", name)
 	}
 }
 
@@ -143,9 +139,7 @@ func TestLuaUsesWhatEveryServerHas(t *testing.T) {
 	rare := regexp.MustCompile(`replicate_commands|set_repl|setresp|breakpoint|redis\.(log|debug)|loadstring|` +
 		`setfenv|getfenv|table\.getn|math\.pow|\b(cjson|cmsgpack|struct|bit)\.`)
 	for name, text := range luaFiles(t) {
-		if found := rare.FindString(code(text)); found != "" {
-			t.Errorf("%s uses %s", name, found)
-		}
+		gatetest.Equal(t, rare.FindString(code(text)), "", "%s uses", name)
 	}
 }
 
