@@ -21,18 +21,17 @@ var files embed.FS
 // parse parses the templates.
 func (a *Admin) parse() (*template.Template, error) {
 	return template.New("").Funcs(template.FuncMap{
-		"name":     a.name,
-		"link":     link,
-		"stream":   stream,
-		"key":      inspect.FormatKey,
-		"number":   number,
-		"wait":     inspect.Wait,
-		"describe": describe,
-		"time":     stamp,
-		"ago":      ago,
-		"bars":     bars,
-		"percent":  percent,
-		"hold":     hold,
+		"name":    a.name,
+		"link":    link,
+		"stream":  stream,
+		"key":     inspect.FormatKey,
+		"number":  number,
+		"wait":    inspect.Wait,
+		"time":    stamp,
+		"ago":     ago,
+		"bars":    bars,
+		"percent": percent,
+		"hold":    hold,
 	}).ParseFS(files, "page/*.html")
 }
 
@@ -101,8 +100,6 @@ func number(n any) string {
 	wide, _ := n.(int64)
 	return inspect.Number(wide)
 }
-
-func describe(a core.Algorithm) string { return inspect.Describe(a, inspect.Number, inspect.Span) }
 
 // link returns the address of a key's page.
 func link(k core.Key) string {

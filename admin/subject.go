@@ -70,7 +70,6 @@ type limitRow struct {
 	Own                            bool   // the key is that of the page
 	Counted, Local                 bool   // by Redis, or by this process while that does not answer
 	Text                           string
-	Touched                        bool   // something is spent or raised
 	Stateless                      bool   // there is nothing to show or to reset
 	Gives, Raises, Blocks, Blocked bool   // what can be done
 	Unheeded                       string // why programs heed neither a raise nor a block
@@ -202,7 +201,7 @@ func (r *limitRow) rank() int {
 	switch {
 	case r.Denies():
 		return 2
-	case r.Touched:
+	case r.Touched():
 		return 1
 	}
 	return 0
@@ -211,7 +210,7 @@ func (r *limitRow) rank() int {
 // rowOf returns how a key stands under a policy, and what can be done.
 func (a *Admin) rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
 	row := limitRow{
-		Limit: l, Own: l.Key == s.Key, Text: describe(l.Algorithm), Counted: isCounted(l),
+		Limit: l, Own: l.Key == s.Key, Text: inspect.Describe(l.Algorithm), Counted: isCounted(l),
 		Local: l.Result.Source == core.SourceLocal,
 	}
 	switch l.Algorithm.(type) {
@@ -231,7 +230,6 @@ func (a *Admin) rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
 		row.Tenant = s.Tenants[0].Name
 		row.LimitText = a.inspector.LimitText(s, l)
 	}
-	row.Touched = l.Result.Used > 0 || l.Result.Raised > 0
 	row.UsedPercent = percent(l.Result.Used, l.Result.Limit)
 	row.HeldPercent = percent(l.Result.Held, l.Result.Limit)
 	return row
@@ -261,7 +259,7 @@ func (a *Admin) others(stated []inspect.Stated) (all []statedRow) {
 		}
 		row := statedRow{Name: s.Name, Text: "a limit that is not known"}
 		if s.Policy != nil {
-			row.Text = describe(s.Policy.Algorithm())
+			row.Text = inspect.Describe(s.Policy.Algorithm())
 		}
 		all = append(all, row)
 	}

@@ -39,6 +39,7 @@ func init() {
 	}
 	hub.StateNothing = func(gate any) { gate.(*Gate).stated = nil }
 	hub.Varies = func(p *Policy) bool { return p.varies() }
+	hub.Suffix = func(p *Policy) string { return p.own.kind.Suffix }
 }
 
 // admit is hub.Admit.

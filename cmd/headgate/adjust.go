@@ -157,7 +157,7 @@ func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
 	if j.raise > 0 && !inspect.IsQuota(limit) {
 		return nil, usagef(
 			"the limit of %s is no quota (%s), so it cannot be raised: set an override of the plan", name,
-			describe(limit),
+			inspect.Describe(limit),
 		)
 	}
 	if j.raise > 0 && s != nil && !j.force {
@@ -168,7 +168,7 @@ func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
 	if s != nil && s.Policy != nil && (s.Raisable || j.raise == 0) {
 		return s.Policy, nil
 	}
-	return policyOf(name, limit, nil)
+	return policyOf(name, limit)
 }
 
 func (j *adjusting) question(key, policy string, until time.Time) string {
@@ -193,7 +193,7 @@ func (j *adjusting) apply(
 	if !inspect.Adjustable(p.Algorithm()) {
 		return usagef(
 			"units of %s (%s) cannot be given back: headgate reset forgets all of them", p.Name(),
-			describe(p.Algorithm()),
+			inspect.Describe(p.Algorithm()),
 		)
 	}
 	v.Given, err = i.Give(ctx, p, key, j.give-j.charge, j.id)

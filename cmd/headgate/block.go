@@ -145,7 +145,7 @@ func (b *blocking) all(
 	}
 	t := newTable(b.out, "KEY", "BLOCKED FOR")
 	for _, k := range v.Blocked {
-		t.add(k.Key, span(time.Duration(k.Left)))
+		t.add(k.Key, wait(time.Duration(k.Left)))
 	}
 	return t.Flush()
 }
@@ -192,7 +192,7 @@ func (b *blocking) one(
 			return err
 		}
 		v.Blocked = append(v.Blocked, blockedView{formatKey(key), seconds(b.length)})
-		said = fmt.Sprintf("%s blocks %s for %s", p.Name(), formatKey(key), period(b.length))
+		said = fmt.Sprintf("%s blocks %s for %s", p.Name(), formatKey(key), inspect.Span(b.length))
 	}
 	if !b.json {
 		fmt.Fprintln(b.out, printable(said))

@@ -368,10 +368,10 @@ func TestBlock(t *testing.T) {
 		if r := block("acme/user-1", "logins", "--for", "2h"); r.code != exitOK || !blocked() {
 			t.Errorf("block: exit code %d: %s", r.code, r.err)
 		}
-		if r := block("--list", "logins"); r.code != exitOK || !strings.Contains(r.out, "acme/user-1  1h59m") && !strings.Contains(r.out, "acme/user-1  2h0m0s") {
+		if r := block("--list", "logins"); r.code != exitOK || !strings.Contains(r.out, "acme/user-1  2 h") {
 			t.Errorf("list: exit code %d: %s%s", r.code, r.out, r.err)
 		}
-		if r := a.run("show", "acme/user-1"); !strings.Contains(r.out, "blocked for") {
+		if r := a.run("show", "acme/user-1"); !strings.Contains(r.out, "blocked") {
 			t.Errorf("show: %s%s", r.out, r.err)
 		}
 		if r := block("acme/user-1", "logins", "--lift"); r.code != exitOK || blocked() {
@@ -486,7 +486,7 @@ func TestWhyDoesNotKnowLimitsOfCharges(t *testing.T) {
 		a.states(charge.Policy)
 		r := a.run("why", "acme/user-1")
 		if r.code != exitUnknown || !strings.Contains(r.out, "is not known") ||
-			strings.Contains(r.out, "month at acme/user-1 passes") || !strings.Contains(r.out, "calendar, 3 used") {
+			strings.Contains(r.out, "month at acme/user-1 passes") || !strings.Contains(r.out, "fits no limit that is known: calendar, ") {
 			t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
 		}
 		// A file of plans that has it, makes it known.
@@ -517,15 +517,9 @@ func TestHoldsThatAreOverDoNotCount(t *testing.T) {
 			if err := dead.gate.Close(t.Context()); err != nil { // nobody renews the hold
 				t.Fatal(err)
 			}
-			used := func() *int64 { // show writes nothing, so it looks first
-				v, r := headgateJSON[struct{ Limits []struct{ Used *int64 } }](t, append([]string{"show"}, dead.flags...)...)
-				gatetest.Need(t, len(v.Limits), 1, "%s: exit code %d: %s%s", name, r.code, r.out, r.err)
-				return v.Limits[0].Used
-			}
-			patience := time.Now().Add(30 * time.Second)
-			for u := used(); u == nil || *u != 0; u = used() {
-				if time.Now().After(patience) || u != nil && *u != 10 {
-					t.Fatalf("%s: show says that %v are used", name, u)
+			for r := dead.run("show"); strings.Contains(r.out, "10 of 10"); r = dead.run("show") {
+				if t.Context().Err() != nil || r.code != exitOK {
+					t.Fatalf("%s: exit code %d: %s%s", name, r.code, r.out, r.err)
 				}
 			}
 			if r := dead.run("why"); r.code != exitOK || !strings.Contains(r.out, "0 of 10") {
@@ -554,7 +548,7 @@ func TestRightsSuffice(t *testing.T) {
 		lines []int // of docs/redis.md, from 1
 		args  []string
 	}{
-		{[]int{8}, []string{"show", "acme/user-1"}},
+		{[]int{1, 2, 6, 8}, []string{"show", "acme/user-1"}},
 		{[]int{1, 2, 8}, []string{"why", "other", "--policies", buckets}},
 		{[]int{1, 2, 8}, []string{"why", "acme/user-1", "--policies", file}},
 		{[]int{1}, []string{"adjust", "other", "api", "--policies", buckets, "--give", "1"}},

@@ -109,36 +109,12 @@ func clock(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
-// span returns a duration for a table, with the digits that matter.
-func span(d time.Duration) string {
-	switch {
-	case d == core.Never:
+// wait returns a duration for a table.
+func wait(d time.Duration) string {
+	if d == core.Never {
 		return "never"
-	case d >= 48*time.Hour:
-		return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
-	case d >= time.Minute:
-		return d.Round(time.Second).String()
-	case d >= time.Second:
-		return d.Round(10 * time.Millisecond).String()
-	case d >= time.Millisecond:
-		return d.Round(10 * time.Microsecond).String()
 	}
-	return d.String()
-}
-
-// describe returns what a limit admits.
-func describe(a core.Algorithm) string { return inspect.Describe(a, inspect.Number, period) }
-
-// period returns a length of time without units that are 0.
-func period(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = text[:len(text)-2]
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = text[:len(text)-2]
-	}
-	return text
+	return inspect.Wait(d)
 }
 
 // percent returns a share.

@@ -106,7 +106,7 @@ func (a *app) showPing(p *pinged, isCluster bool) error {
 	)
 	for _, s := range p.Servers {
 		t.add(s.Address, orDash(s.Product), orDash(s.Version), orDash(s.Role), orDash(s.Mode),
-			orDash(s.Memory), orDash(s.User), span(time.Duration(s.RTT)))
+			orDash(s.Memory), orDash(s.User), time.Duration(s.RTT).Round(time.Microsecond))
 	}
 	_ = t.Flush()
 	fmt.Fprintln(a.out)

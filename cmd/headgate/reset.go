@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -57,102 +58,92 @@ func (r *resetting) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer l.close()
-	reader := &stored.Reader{Client: l.client, Prefix: l.prefix, Timeout: r.timeout}
-	stands, err := reader.Subject(ctx, key.String(), false)
+	stands, err := r.reader(l).Subject(ctx, key.String(), false)
 	if err != nil {
 		return err
 	}
-	entries := r.chosen(stands.Entries)
-	v := resetView{Key: formatKey(key), Limits: []string{}}
-	if len(entries) > 0 {
-		err := r.confirm(&r.changing, "Forget what %s has spent under %s", v.Key, listed(entries))
-		if err != nil {
-			return err
-		}
+	w, err := r.chosen(stands, key)
+	if err != nil {
+		return err
 	}
-	for _, e := range entries {
-		if err := r.forget(ctx, l, key, e); err != nil {
+	v := resetView{Key: formatKey(key), Limits: w.titles}
+	titles := strings.Join(w.titles, ", ")
+	if len(w.titles) > 0 {
+		if err := r.confirm(&r.changing, "Forget what %s has spent under %s", v.Key, titles); err != nil {
 			return err
 		}
-		v.Limits = append(v.Limits, entryTitle(e))
+		if err := r.forget(ctx, l, w); err != nil {
+			return err
+		}
 	}
 	if r.json {
 		err = writeJSON(r.out, v)
-	} else if len(entries) > 0 {
-		fmt.Fprintf(r.out, "%s has spent nothing under %s now\n", printable(v.Key), listed(entries))
+	} else if len(w.titles) > 0 {
+		fmt.Fprintf(r.out, "%s has spent nothing under %s now\n", printable(v.Key), printable(titles))
 	} else {
 		fmt.Fprintf(r.out, "Redis keeps nothing of %s that could be reset\n", printable(v.Key))
 	}
-	if err == nil && len(entries) == 0 {
+	if err == nil && len(w.titles) == 0 {
 		return answer(exitNothing)
 	}
 	return err
 }
 
-// chosen returns the entries of the policies, and marks buckets with the names of theirs.
-func (r *resetting) chosen(all []stored.Entry) (some []stored.Entry) {
-	for _, e := range all {
-		for _, name := range r.policies {
-			for _, tag := range bucketTags {
-				if e.Label != "" && e.Label == stored.LabelOf(name, tag) {
-					e.Policy = name
-				}
+// wiped is what a reset forgets.
+type wiped struct {
+	titles  []string      // of limits
+	names   []string      // of keys of Redis
+	buckets []core.Charge // that are not all of a bundle
+}
+
+// buckets are a limit of each algorithm whose states stand in bundles.
+var buckets = []core.Algorithm{
+	core.TokenBucket{Rate: 1, Per: time.Second, Burst: 1}, core.TokenBucket{Burst: 1},
+	core.LeakyBucket{Rate: 1, Per: time.Second, Capacity: 1},
+}
+
+// chosen returns what the flags ask for.
+func (r *resetting) chosen(s *stored.Subject, key core.Key) (w wiped, err error) {
+	w.titles = []string{}
+	labels := make(map[string]*core.Policy)
+	for _, name := range r.policies {
+		for _, limit := range buckets {
+			p, err := policyOf(name, limit)
+			if err != nil {
+				return w, usagef("--policy: %w", err)
+			}
+			labels[stored.Label(suffixOf(p))] = p
+		}
+	}
+	for _, c := range s.Counts {
+		switch p := labels[c.Label]; {
+		case p != nil:
+			w.titles = append(w.titles, p.Name())
+			w.buckets = append(w.buckets, core.Charge{Policy: p, Key: key})
+		case len(r.policies) == 0 || slices.Contains(r.policies, c.Of):
+			w.titles = append(w.titles, cmp.Or(c.Of, "#"+c.Label))
+		}
+	}
+	for _, f := range s.Keys {
+		switch f.Kind {
+		case stored.State, stored.Bundle, stored.Holds, stored.Answer: // and not adjustments: raises stay
+			if len(r.policies) == 0 || slices.Contains(r.policies, f.Of) {
+				w.names = append(w.names, f.Redis)
 			}
 		}
-		if len(r.policies) == 0 || slices.Contains(r.policies, e.Policy) {
-			some = append(some, e)
+	}
+	return w, nil
+}
+
+// forget forgets what was chosen.
+func (r *resetting) forget(ctx context.Context, l *link, w wiped) error {
+	for _, c := range w.buckets {
+		if err := l.gate.Reset(ctx, c); err != nil {
+			return err
 		}
 	}
-	return some
-}
-
-// bucketTags are the tags of limits that stand in a bundle.
-var bucketTags = []string{"tb2", "tf2", "lb2"}
-
-// forget forgets one limit of a key. A bucket whose policy is not known goes with its bundle, if
-// all is reset.
-func (r *resetting) forget(ctx context.Context, l *link, key core.Key, e stored.Entry) error {
-	names := []string{e.Redis}
-	switch {
-	case e.Label != "" && e.Policy != "":
-		return r.forgetBucket(ctx, l, key, e)
-	case e.Label == "" && e.Redis == "": // holds alone
+	if len(w.names) == 0 {
 		return nil
-	case e.Label == "":
-		names = append(names, e.Redis+":h2", e.Redis+":an1")
 	}
-	return r.within(ctx, func(ctx context.Context) error { return l.client.Del(ctx, names...).Err() })
-}
-
-// forgetBucket forgets a bucket, by the policy of its name.
-func (r *resetting) forgetBucket(ctx context.Context, l *link, key core.Key, e stored.Entry) error {
-	var limit core.Algorithm
-	switch e.Label {
-	case stored.LabelOf(e.Policy, "tb2"):
-		limit = core.TokenBucket{Rate: 1, Per: time.Second, Burst: 1}
-	case stored.LabelOf(e.Policy, "tf2"):
-		limit = core.TokenBucket{Burst: 1}
-	default:
-		limit = core.LeakyBucket{Rate: 1, Per: time.Second, Capacity: 1}
-	}
-	p, err := core.NewPolicy(core.PolicyConfig{Name: e.Policy, Algorithm: limit})
-	if err != nil {
-		return err
-	}
-	return l.gate.Reset(ctx, core.Charge{Policy: p, Key: key})
-}
-
-func entryTitle(e stored.Entry) string {
-	if e.Policy == "" {
-		return "#" + e.Label
-	}
-	return e.Policy
-}
-
-func listed(entries []stored.Entry) string {
-	var names []string
-	for _, e := range entries {
-		names = append(names, entryTitle(e))
-	}
-	return strings.Join(names, ", ")
+	return r.within(ctx, func(ctx context.Context) error { return l.client.Del(ctx, w.names...).Err() })
 }

@@ -29,7 +29,7 @@ var features = []feature{
 	{"lists of blocked keys", "scan", false},
 	{"quotas with adjustments or a ledger", "hgetall", false},
 	{"overrides of plans", "eval time get set del pttl pexpire lpush ltrim lindex lrange", false},
-	{"headgate show", "scan type pttl get getrange hgetall zrange time", false},
+	{"headgate show, why and reset", "scan pttl get", false},
 }
 
 // rights finds out which commands a user may not run on keys of a prefix, at one server.

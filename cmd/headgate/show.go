@@ -3,14 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
+	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/internal/stored"
 )
@@ -25,12 +25,12 @@ func newShow(a *app) *cobra.Command {
 	s := showing{planned: planned{app: a}}
 	cmd := &cobra.Command{
 		Use:   "show KEY",
-		Short: "Show all that Redis keeps of a key: limits, holds, slots, waiters, blocks",
-		Long: `Show reads all that Redis keeps of a key, and writes nothing.
+		Short: "Show all that Redis keeps of a key: limits, slots, waiters, blocks, names and values",
+		Long: `Show says how a key stands under each limit that has counted it, who holds slots
+there and waits, and which keys of Redis are about it. It spends nothing.
 
-A bucket is stored under a label, and how much of it is used depends on its
-rate. Show names the buckets of policies that programs state in Redis, and those
-of a file of plans. It marks a count that fits no limit that it knows.
+The limits are those that programs state in Redis, and those of a file of plans.
+Of a count that fits none of them, show has the value as it stands in Redis.
 
 It looks at every key of the server that has the key: SCAN in steps of 1,000.
 The exit code is 5 if nothing is there.`,
@@ -59,12 +59,22 @@ func (s *showing) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	reader := &stored.Reader{Client: l.client, Prefix: l.prefix, Timeout: s.timeout}
-	subject, err := reader.Subject(ctx, key.String(), s.below)
+	stands, err := s.reader(l).Subject(ctx, key.String(), s.below)
 	if err != nil {
 		return err
 	}
-	v := viewOf(key, subject, k)
+	i, err := s.inspector(l, k, stands, stands.Semaphores, countedKeys(stands))
+	if err != nil {
+		return err
+	}
+	subject, err := i.Lookup(ctx, key)
+	if err != nil {
+		return err
+	}
+	if err := faultsOf(subject); err != nil {
+		return err
+	}
+	v := viewOf(subject, stands, k)
 	if s.json {
 		err = writeJSON(s.out, v)
 	} else {
@@ -76,42 +86,60 @@ func (s *showing) run(ctx context.Context, args []string) error {
 	return err
 }
 
-// named is a policy of a label.
-type named struct {
-	policy string
-	limit  core.Algorithm
-}
-
-// labelsOf returns the policies of buckets by their labels.
-func labelsOf(limits map[string]core.Algorithm) map[string]named {
-	all := make(map[string]named)
-	for name, limit := range limits {
-		tag := tagOf(limit)
-		if !slices.Contains(bucketTags, tag) {
-			continue
-		}
-		policy, _, _ := strings.Cut(name, "/") // that of a model counts under the policy's name
-		if label := stored.LabelOf(policy, tag); policy == name || all[label].policy == "" {
-			all[label] = named{policy, limit}
+// countedKeys returns the keys of which Redis keeps something that a limit counts.
+func countedKeys(s *stored.Subject) (all []core.Key) {
+	for _, f := range s.Keys {
+		switch f.Kind {
+		case stored.State, stored.Bundle, stored.Holds, stored.Adjustments:
+			if key, _ := hub.KeyAt(f.Path).(core.Key); !slices.Contains(all, key) {
+				all = append(all, key)
+			}
 		}
 	}
 	return all
 }
 
-// labels returns the policies of buckets by their labels. One whose limit is not known has none.
-func (k *known) labels() map[string]named {
-	limits, all := make(map[string]core.Algorithm), make(map[string]named)
-	for _, s := range k.stated {
-		if s.Policy != nil && !s.Varies {
-			limits[s.Name] = s.Policy.Algorithm()
-		}
-		for _, tag := range bucketTags {
-			all[stored.LabelOf(s.Name, tag)] = named{policy: s.Name}
+// subjectView is the answer of show.
+type subjectView struct {
+	Key    string      `json:"key"`
+	At     stamp       `json:"at"`
+	Limits []limitView `json:"limits"`
+	Counts []countView `json:"unknown_counts"` // that fit no limit that is known
+	Slots  []slotsView `json:"semaphores"`
+	Keys   []keyView   `json:"redis_keys"`
+	Below  int         `json:"keys_below"`
+}
+
+// keyView is a key of Redis.
+type keyView struct {
+	Name  string  `json:"name"`
+	Kind  string  `json:"kind"`
+	TTL   seconds `json:"ttl_seconds"` // below 0 if it stays
+	Value string  `json:"value,omitempty"`
+}
+
+func (v *subjectView) isEmpty() bool { return len(v.Keys)+len(v.Slots) == 0 }
+
+// viewOf returns what show writes of a subject.
+func viewOf(s *inspect.Subject, stands *stored.Subject, k *known) *subjectView {
+	v := &subjectView{
+		Key: formatKey(s.Key), At: stamp(s.At), Limits: []limitView{}, Counts: k.unknown(stands),
+		Slots: []slotsView{}, Keys: []keyView{}, Below: stands.Below,
+	}
+	for i := range s.Limits {
+		if s.Limits[i].Touched() {
+			v.Limits = append(v.Limits, limitOf(&s.Limits[i]))
 		}
 	}
-	maps.Copy(limits, k.plan.Limits)
-	maps.Copy(all, labelsOf(limits))
-	return all
+	for i := range s.Slots {
+		if one := slotsOf(&s.Slots[i], s.At); len(one.Holders)+len(one.Waiters) > 0 {
+			v.Slots = append(v.Slots, one)
+		}
+	}
+	for _, f := range stands.Keys {
+		v.Keys = append(v.Keys, keyView{f.Redis, string(f.Kind), seconds(f.TTL), f.Value})
+	}
+	return v
 }
 
 // print writes tables.
@@ -120,23 +148,22 @@ func (s *showing) print(v *subjectView) {
 	if v.isEmpty() {
 		fmt.Fprintln(s.out, "Redis keeps nothing of it")
 	}
-	if len(v.Limits) > 0 {
-		fmt.Fprintln(s.out)
-		t := newTable(s.out, "KEY", "LIMIT", "ALGORITHM", "USED", "UNTOUCHED IN", "TTL", "DETAILS")
-		for _, l := range v.Limits {
-			t.add(l.Key, l.title(), l.Algorithm, l.used(), l.rest(), span(time.Duration(l.TTL)), l.details)
-		}
-		_ = t.Flush()
-	}
+	printLimits(s.out, v.Limits)
+	printCounts(s.out, v.Counts)
 	for i := range v.Slots {
-		fmt.Fprintln(s.out)
 		v.Slots[i].print(s.out)
 	}
-	if len(v.Others) > 0 {
+	if len(v.Keys) > 0 {
 		fmt.Fprintln(s.out)
-	}
-	for _, o := range v.Others {
-		fmt.Fprintf(s.out, "%s: %s\n", o.Kind, printable(o.Redis))
+		t := newTable(s.out, "KEY OF REDIS", "KIND", "TTL")
+		for _, k := range v.Keys {
+			ttl := "none"
+			if k.TTL >= 0 {
+				ttl = wait(time.Duration(k.TTL))
+			}
+			t.add(k.Name, k.Kind, ttl)
+		}
+		_ = t.Flush()
 	}
 	if v.Below > 0 {
 		fmt.Fprintf(
@@ -145,32 +172,84 @@ func (s *showing) print(v *subjectView) {
 	}
 }
 
-// title names a limit: a bucket by its label if its policy is not known.
-func (l *limitView) title() string {
-	if l.Policy == "" {
-		return "#" + l.Label
-	}
-	return l.Policy
+// slotsView is a semaphore at the keys of a subject.
+type slotsView struct {
+	Semaphore string       `json:"semaphore"`
+	Caps      []capView    `json:"caps"`
+	Holders   []holderView `json:"holders"`
+	Waiters   []waiterView `json:"waiters"`
 }
 
-func (l *limitView) used() string {
-	switch {
-	case l.Used != nil && l.Limit != nil:
-		return fmt.Sprintf("%s of %s", inspect.Number(*l.Used), inspect.Number(*l.Limit))
-	case l.Used != nil:
-		return inspect.Number(*l.Used)
-	case l.Stored > 0:
-		return "at most " + inspect.Number(l.Stored)
-	}
-	return "-"
+type capView struct {
+	Key     string `json:"key"`
+	Used    int64  `json:"used"`
+	Limit   int64  `json:"limit"`
+	Waiting int    `json:"waiting"`
 }
 
-func (l *limitView) rest() string {
-	switch {
-	case l.Blocked > 0:
-		return "blocked for " + span(time.Duration(l.Blocked))
-	case l.Rest == 0 && l.Used == nil:
-		return "-"
+type holderView struct {
+	ID     string            `json:"id"`
+	Key    string            `json:"key"`
+	Weight int64             `json:"weight"`
+	Token  int64             `json:"token"`
+	Held   seconds           `json:"held_for_seconds"`
+	Left   seconds           `json:"lease_left_seconds"`
+	Meta   map[string]string `json:"meta"`
+}
+
+type waiterView struct {
+	ID     string            `json:"id"`
+	Key    string            `json:"key"`
+	Place  int               `json:"place"` // from 1
+	Weight int64             `json:"weight"`
+	Waits  seconds           `json:"waits_for_seconds"`
+	Meta   map[string]string `json:"meta"`
+}
+
+// slotsOf returns the holders and the waiters at a key or below it, and the caps at and around it.
+func slotsOf(s *inspect.Slots, now time.Time) slotsView {
+	v := slotsView{
+		Semaphore: s.Semaphore.Name(), Caps: []capView{}, Holders: []holderView{}, Waiters: []waiterView{},
 	}
-	return span(time.Duration(l.Rest))
+	for _, h := range s.Holders {
+		if h.Own {
+			v.Holders = append(v.Holders, holderView{
+				h.ID, formatKey(h.Key), h.Weight, h.Token, seconds(now.Sub(h.Since)), seconds(h.Until.Sub(now)), h.Meta,
+			})
+		}
+	}
+	for _, w := range s.Waiters {
+		if w.Own {
+			v.Waiters = append(v.Waiters, waiterView{
+				w.ID, formatKey(w.Key), w.Place, w.Weight, seconds(now.Sub(w.Since)), w.Meta,
+			})
+		}
+	}
+	for _, c := range s.Caps {
+		v.Caps = append(v.Caps, capView{formatKey(c.Key), c.Used, c.Limit, c.Waiting})
+	}
+	return v
+}
+
+func (v *slotsView) print(out io.Writer) {
+	fmt.Fprintf(out, "\nsemaphore %s\n", v.Semaphore)
+	t := newTable(out, "CAP", "USED", "WAITING")
+	for _, c := range v.Caps {
+		t.add(c.Key, fmt.Sprintf("%s of %s", inspect.Number(c.Used), inspect.Number(c.Limit)), c.Waiting)
+	}
+	_ = t.Flush()
+	if len(v.Holders) > 0 {
+		t = newTable(out, "HOLDER", "KEY", "WEIGHT", "HELD FOR", "LEASE ENDS IN", "TOKEN", "METADATA")
+		for _, h := range v.Holders {
+			t.add(h.ID, h.Key, h.Weight, wait(time.Duration(h.Held)), wait(time.Duration(h.Left)), h.Token, joined(h.Meta))
+		}
+		_ = t.Flush()
+	}
+	if len(v.Waiters) > 0 {
+		t = newTable(out, "WAITER", "KEY", "WEIGHT", "PLACE", "WAITS FOR", "METADATA")
+		for _, w := range v.Waiters {
+			t.add(w.ID, w.Key, w.Weight, w.Place, wait(time.Duration(w.Waits)), joined(w.Meta))
+		}
+		_ = t.Flush()
+	}
 }

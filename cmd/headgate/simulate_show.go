@@ -55,7 +55,7 @@ func (s *simulation) show(o *outcome) error {
 	)
 	t := newTable(out, "LIMIT", "ALGORITHM", "DENIED", "FIRST DENIAL", "WITHOUT KEY")
 	for _, l := range o.Limits {
-		t.add(l.Policy, describe(l.Algorithm), inspect.Number(l.Denied), clock(l.First), inspect.Number(l.Exempt))
+		t.add(l.Policy, inspect.Describe(l.Algorithm), inspect.Number(l.Denied), clock(l.First), inspect.Number(l.Exempt))
 	}
 	_ = t.Flush()
 	if shown := o.Keys[:min(s.top, len(o.Keys))]; len(shown) > 0 {
@@ -112,7 +112,7 @@ func (s *simulation) answer(o *outcome) *simulated {
 	for _, l := range o.Limits {
 		a.Limits = append(
 			a.Limits,
-			limitJSON{l.Policy, describe(l.Algorithm), l.Denied, stamp(l.First), l.Exempt},
+			limitJSON{l.Policy, inspect.Describe(l.Algorithm), l.Denied, stamp(l.First), l.Exempt},
 		)
 	}
 	for _, k := range o.Keys[:min(s.top, len(o.Keys))] {

@@ -64,7 +64,7 @@ func TestSimulateTellsWho(t *testing.T) {
 	for _, want := range []string{
 		"56 requests from 2026-11-24 05:00:00 to 2026-11-24 05:00:05 UTC under plan free",
 		"15 would have been refused (26.79 %)",
-		"api     60 per 1m, at most 20 at once  15      2026-11-24 05:00:00  0",
+		"api     60 per 1 min, at most 20 at once  15      2026-11-24 05:00:00  0",
 		"192.0.2.1  api    10      2026-11-24 05:00:00  2026-11-24 05:00:00",
 		"192.0.2.2  api    5       2026-11-24 05:00:05  2026-11-24 05:00:05",
 		"1 lines were out of order, by at most 5.5s",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/internal/stored"
 	"github.com/headgate/headgate/plans"
@@ -206,78 +208,57 @@ func (c *connection) stated(ctx context.Context, l *link) (all []inspect.Stated,
 	return all, err
 }
 
-// counts reports whether a known limit counts what stands in an entry.
-func (k *known) counts(e *stored.Entry) bool {
-	if isOnce(e.Policy) {
-		return true
+// reader reads what stands in Redis.
+func (c *connection) reader(l *link) *stored.Reader {
+	return &stored.Reader{Client: l.client, Prefix: l.prefix, Timeout: c.timeout}
+}
+
+// unknown returns the counts that no known limit counts.
+func (k *known) unknown(s *stored.Subject) []countView {
+	counters := k.counters()
+	all := []countView{}
+	for _, c := range s.Counts {
+		title, known := "#"+c.Label, counters[c.Label]
+		if c.Label == "" {
+			title, known = c.Of, counters[":"+c.Of+":"+c.Tag]
+		}
+		if known == "" && !isOnce(c.Of) {
+			all = append(all, countView{
+				title, formatPath(c.Path), cmp.Or(stored.Algorithm(c.Tag), "bucket"), c.Value, seconds(c.TTL),
+			})
+		}
+	}
+	return all
+}
+
+// suffixOf returns what follows the path of a key in the name of what is counted under a policy.
+func suffixOf(p *core.Policy) string { return hub.Suffix.(func(*core.Policy) string)(p) }
+
+// counters returns the names of the policies whose limits are known, by what follows the key in the names
+// of their counts, and by the labels of their buckets.
+func (k *known) counters() map[string]string {
+	all := make(map[string]string)
+	add := func(p *core.Policy) {
+		of := suffixOf(p)
+		all[of], all[stored.Label(of)] = p.Name(), p.Name()
 	}
 	for _, s := range k.stated {
-		if s.Policy == nil || s.Varies { // it may be of any algorithm
-			if e.Policy == s.Name || isOneOf(e.Label, s.Name, bucketTags...) {
-				return true
-			}
-		} else if isCountOf(e, s.Name, s.Policy.Algorithm()) {
-			return true
+		if s.Policy != nil && !s.Varies {
+			add(s.Policy)
 		}
 	}
 	for name, limit := range k.plan.Limits {
-		if policy, _, _ := strings.Cut(name, "/"); isCountOf(e, policy, limit) {
-			return true
+		policy, _, _ := strings.Cut(name, "/") // that of a model counts under the policy's name
+		if p, err := policyOf(policy, limit); err == nil {
+			add(p)
 		}
 	}
-	return false
+	return all
 }
 
-// isCountOf reports whether an entry is what a limit counts under a policy.
-func isCountOf(e *stored.Entry, policy string, limit core.Algorithm) bool {
-	tag := tagOf(limit)
-	if e.Label != "" {
-		return isOneOf(e.Label, policy, tag)
-	}
-	return e.Policy == policy && e.Algorithm == stored.Algorithm(tag)
-}
-
-func isOneOf(label, policy string, tags ...string) bool {
-	return label != "" && slices.ContainsFunc(tags, func(tag string) bool {
-		return label == stored.LabelOf(policy, tag)
-	})
-}
-
-// tagOf returns how the tag of a limit begins. It is empty for one without state.
-func tagOf(limit core.Algorithm) string {
-	switch l := limit.(type) {
-	case core.TokenBucket:
-		if l.Rate == 0 {
-			return "tf2"
-		}
-		return "tb2"
-	case core.LeakyBucket:
-		return "lb2"
-	case core.FixedWindow:
-		return "fw2"
-	case core.SlidingWindow:
-		if l.Buckets == 0 {
-			return "sw2"
-		}
-		return "sb1"
-	case core.SlidingLog:
-		return "sl1"
-	case core.Block:
-		return "bl1"
-	case core.Calendar:
-		return "ca2"
-	}
-	return ""
-}
-
-// policyOf returns a policy of a name and a limit. Holds are those that stand in Redis: for as long
-// as the longest of them lasts, what they hold may come back.
-func policyOf(name string, limit core.Algorithm, holds []stored.Hold) (*core.Policy, error) {
-	cfg := core.PolicyConfig{Name: name, Algorithm: limit, Raisable: inspect.IsQuota(limit)}
-	for _, h := range holds {
-		cfg.Hold = max(cfg.Hold, h.Left, time.Millisecond)
-	}
-	return core.NewPolicy(cfg)
+// policyOf returns a policy of a name and a limit.
+func policyOf(name string, limit core.Algorithm) (*core.Policy, error) {
+	return core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: limit, Raisable: inspect.IsQuota(limit)})
 }
 
 // blockPolicy returns a policy that sees and sets blocks. What it has of a Block matters only after
@@ -288,32 +269,26 @@ func blockPolicy(name string, forgive time.Duration) (*core.Policy, error) {
 	}})
 }
 
-// inspector returns an Inspector of a key: of the limits that are known, and, if stands is not nil,
-// of the blocks and the semaphores that stand in Redis. Semaphores are those of the names, or all.
+// inspector returns an Inspector of the limits that are known, of the blocks that stand in Redis, and of
+// semaphores. The keys are those that it looks at, or nil for a key and those around it.
 func (p *planned) inspector(
-	l *link, k *known, stands *stored.Subject, semaphores []string,
+	l *link, k *known, stands *stored.Subject, semaphores []string, keys []core.Key,
 ) (*inspect.Inspector, error) {
 	cfg := inspect.Config{Gate: l.gate, Partial: true}
 	cfg.Plan = func(context.Context, core.Key) (core.Plan, error) { return k.plan, nil }
-	if stands == nil {
-		stands = new(stored.Subject)
+	if keys != nil {
+		cfg.Keys = func(*core.Policy, core.Key) []core.Key { return keys }
 	}
 	var err error
 	if cfg.Policies, err = policiesOf(k, stands); err != nil {
-		return nil, err
-	}
-	for _, s := range stands.Slots {
-		if len(semaphores) == 0 && !isOnce(s.Semaphore) {
-			cfg.Semaphores, err = withSemaphore(cfg.Semaphores, l, s.Semaphore)
-		}
+		return nil, usagef("%w", err)
 	}
 	for _, name := range semaphores {
-		if err == nil {
-			cfg.Semaphores, err = withSemaphore(cfg.Semaphores, l, name)
+		s, err := semaphore.New(l.gate, semaphore.Config{Name: name})
+		if err != nil {
+			return nil, usagef("%w", err)
 		}
-	}
-	if err != nil {
-		return nil, usagef("%w", err)
+		cfg.Semaphores = append(cfg.Semaphores, s)
 	}
 	return inspect.New(cfg, "headgate")
 }
@@ -325,44 +300,25 @@ func isOnce(name string) bool { return strings.HasSuffix(name, ".once") }
 // those of other blocks that stand in Redis.
 func policiesOf(k *known, stands *stored.Subject) (all []*core.Policy, err error) {
 	have := make(map[string]bool)
-	add := func(name string, make func() (*core.Policy, error)) {
-		if have[name] || err != nil {
-			return
-		}
-		var p *core.Policy
-		if p, err = make(); err == nil {
-			all, have[name] = append(all, p), true
+	add := func(p *core.Policy, fault error) {
+		if err = cmp.Or(err, fault); fault == nil {
+			all, have[p.Name()] = append(all, p), true
 		}
 	}
 	for _, s := range k.stated {
 		if s.Policy != nil {
-			add(s.Name, func() (*core.Policy, error) { return s.Policy, nil })
+			add(s.Policy, nil)
 		}
 	}
-	holds := make(map[string][]stored.Hold)
-	for _, e := range stands.Entries {
-		holds[e.Policy] = slices.Concat(holds[e.Policy], e.Holds, e.Ended)
-	}
 	for _, name := range k.names {
-		add(name, func() (*core.Policy, error) {
-			return policyOf(name, k.plan.Algorithm(name), holds[name])
-		})
+		if !have[name] {
+			add(policyOf(name, k.plan.Algorithm(name)))
+		}
 	}
-	for _, e := range stands.Entries {
-		if e.Algorithm == stored.Algorithm("bl1") && !isOnce(e.Policy) {
-			add(e.Policy, func() (*core.Policy, error) { return blockPolicy(e.Policy, time.Hour) })
+	for _, c := range stands.Counts {
+		if c.Tag == "bl1" && !have[c.Of] && !isOnce(c.Of) {
+			add(blockPolicy(c.Of, time.Hour))
 		}
 	}
 	return all, err
-}
-
-// withSemaphore returns semaphores with one more.
-func withSemaphore(
-	all []*semaphore.Semaphore, l *link, name string,
-) ([]*semaphore.Semaphore, error) {
-	s, err := semaphore.New(l.gate, semaphore.Config{Name: name})
-	if err != nil {
-		return all, err
-	}
-	return append(all, s), nil
 }

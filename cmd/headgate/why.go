@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,12 +63,15 @@ func (w *explaining) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	reader := &stored.Reader{Client: l.client, Prefix: l.prefix, Timeout: w.timeout}
-	stands, err := reader.Subject(ctx, stored.Outermost(key.String()), true)
+	stands, err := w.reader(l).Subject(ctx, stored.Outermost(key.String()), true)
 	if err != nil {
 		return err
 	}
-	i, err := w.inspector(l, k, stands, w.semaphores)
+	semaphores := w.semaphores
+	if len(semaphores) == 0 {
+		semaphores = slices.DeleteFunc(stands.Semaphores, isOnce)
+	}
+	i, err := w.inspector(l, k, stands, semaphores, nil)
 	if err != nil {
 		return err
 	}
@@ -104,7 +108,7 @@ type verdictView struct {
 	Opens      stamp        `json:"opens"`
 	Estimated  bool         `json:"estimated"`
 	Reasons    []reasonView `json:"reasons"`
-	Limits     []stands     `json:"limits"`
+	Limits     []limitView  `json:"limits"`
 	Plan       string       `json:"plan"`
 	Override   bool         `json:"override"`
 	// Unknown are the limits that are not known, and Counts what fits no known limit.
@@ -118,31 +122,17 @@ type unknownView struct {
 	Text   string `json:"text"`
 }
 
-// countView is a count in Redis whose limit is not known.
-type countView struct {
-	Policy    string  `json:"policy"` // or the label of a bucket
-	Key       string  `json:"key"`
-	Algorithm string  `json:"algorithm"`
-	Used      *int64  `json:"used"` // null where that depends on the limit
-	Rest      seconds `json:"untouched_after_seconds"`
-}
-
 // doubt adds what is not known. It returns the error of what could not be asked.
 func (v *verdictView) doubt(s *inspect.Subject, k *known, stands *stored.Subject) error {
-	errs := []error{s.Outage}
 	note := func(u *inspect.UnknownLimit) {
 		v.Unknown = append(v.Unknown, unknownView{u.Policy, u.Error()})
 	}
 	for _, err := range s.Faults {
 		if u := new(inspect.UnknownLimit); errors.As(err, &u) {
 			note(u)
-		} else {
-			errs = append(errs, err)
 		}
 	}
-	vague := make(map[string]bool)
 	for _, one := range k.stated {
-		vague[one.Name] = one.Policy == nil || one.Varies
 		if one.Policy == nil && k.plan.Limits[one.Name] == nil {
 			note(&inspect.UnknownLimit{Policy: one.Name, Err: one.Err})
 		}
@@ -152,33 +142,22 @@ func (v *verdictView) doubt(s *inspect.Subject, k *known, stands *stored.Subject
 	}
 	v.Plan, v.Override = k.name, k.override
 	v.Passes = v.Passes && len(v.Unknown) == 0
-	for i := range stands.Entries {
-		e := &stands.Entries[i]
-		if !stored.Within(s.Key.String(), e.Path) || k.plan.Limits[k.policyOf(e)] != nil {
-			continue
-		}
-		if !k.counts(e) || vague[k.policyOf(e)] {
-			one := countView{Policy: k.policyOf(e), Key: formatPath(e.Path), Algorithm: e.Algorithm, Rest: seconds(e.Rest)}
-			if e.Known {
-				one.Used = &e.Used
-			}
-			v.Counts = append(v.Counts, one)
+	stands.Counts = slices.DeleteFunc(stands.Counts, func(c stored.Count) bool {
+		return !stored.Within(s.Key.String(), c.Path)
+	})
+	v.Counts = k.unknown(stands)
+	return faultsOf(s)
+}
+
+// faultsOf returns the error of what could not be asked. That a limit is not known is none.
+func faultsOf(s *inspect.Subject) error {
+	errs := []error{s.Outage}
+	for _, err := range s.Faults {
+		if !errors.As(err, new(*inspect.UnknownLimit)) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// policyOf returns the name of the policy of an entry, or the label of a bucket.
-func (k *known) policyOf(e *stored.Entry) string {
-	if e.Policy != "" {
-		return e.Policy
-	}
-	for _, s := range k.stated {
-		if isOneOf(e.Label, s.Name, bucketTags...) {
-			return s.Name
-		}
-	}
-	return "#" + e.Label
 }
 
 type reasonView struct {
@@ -190,26 +169,11 @@ type reasonView struct {
 	IsSlot     bool    `json:"is_slot"`
 }
 
-// stands is how a key stands under a limit.
-type stands struct {
-	Policy    string  `json:"policy"`
-	Key       string  `json:"key"`
-	Limit     int64   `json:"limit"`
-	Used      int64   `json:"used"`
-	Remaining int64   `json:"remaining"`
-	Raised    int64   `json:"raised"`
-	Held      int64   `json:"held"`
-	Next      seconds `json:"next_after_seconds"`
-	Reset     seconds `json:"reset_after_seconds"`
-	algorithm core.Algorithm
-	known     bool
-}
-
 func verdictOf(s *inspect.Subject) *verdictView {
 	v := &verdictView{
 		Key: formatKey(s.Key), At: stamp(s.At), Passes: s.Why.Passes(),
 		RetryAfter: seconds(s.Why.RetryAfter), Opens: stamp(s.Why.Opens), Estimated: s.Why.Estimated,
-		Reasons: []reasonView{}, Limits: []stands{}, Unknown: []unknownView{}, Counts: []countView{},
+		Reasons: []reasonView{}, Limits: []limitView{}, Unknown: []unknownView{},
 	}
 	for i := range s.Why.Reasons {
 		r := &s.Why.Reasons[i]
@@ -225,12 +189,7 @@ func verdictOf(s *inspect.Subject) *verdictView {
 		v.Reasons = append(v.Reasons, one)
 	}
 	for i := range s.Limits {
-		l := &s.Limits[i]
-		r := &l.Result
-		v.Limits = append(v.Limits, stands{
-			l.Policy.Name(), formatKey(l.Key), r.Limit, r.Used, r.Remaining, r.Raised, r.Held,
-			seconds(r.NextAfter), seconds(r.ResetAfter), l.Algorithm, r.Known,
-		})
+		v.Limits = append(v.Limits, limitOf(&s.Limits[i]))
 	}
 	return v
 }
@@ -269,36 +228,17 @@ func (w *explaining) print(v *verdictView) {
 	if v.Estimated {
 		fmt.Fprintln(w.out, "an estimate: running reservations hold units that they may give back")
 	}
-	for _, c := range v.Counts {
-		used := "spent"
-		if c.Used != nil {
-			used = inspect.Number(*c.Used) + " used"
-		}
-		fmt.Fprintf(w.out, "Redis has a count of %s at %s that fits no limit that is known: %s, %s, untouched in %s\n",
-			printable(c.Policy), printable(c.Key), c.Algorithm, used, span(time.Duration(c.Rest)))
-	}
-	if len(v.Limits) == 0 {
-		return
-	}
-	fmt.Fprintln(w.out)
-	t := newTable(w.out, "LIMIT", "KEY", "ALGORITHM", "USED", "REMAINING", "ALL BACK IN")
-	for _, l := range v.Limits {
-		used, remaining := "-", "-"
-		if l.known {
-			used, remaining = fmt.Sprintf("%s of %s", inspect.Number(l.Used), inspect.Number(l.Limit)), inspect.Number(l.Remaining)
-		}
-		t.add(l.Policy, l.Key, describe(l.algorithm), used, remaining, span(time.Duration(l.Reset)))
-	}
-	_ = t.Flush()
+	printCounts(w.out, v.Counts)
+	printLimits(w.out, v.Limits)
 }
 
 // opening says when a rule opens.
-func opening(isSlot bool, wait time.Duration, at time.Time) string {
+func opening(isSlot bool, d time.Duration, at time.Time) string {
 	switch {
 	case isSlot:
 		return "It opens when a slot is released."
-	case wait == core.Never:
+	case d == core.Never:
 		return "It does not open."
 	}
-	return fmt.Sprintf("It opens at %s UTC, in %s.", clock(at), span(wait))
+	return fmt.Sprintf("It opens at %s UTC, in %s.", clock(at), inspect.Wait(d))
 }

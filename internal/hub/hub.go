@@ -125,6 +125,12 @@ var (
 	//	func(*core.Policy) bool
 	Varies any
 
+	// Suffix returns what follows the path of a key in the name of what is counted under a policy, such as
+	// ":api:tb2". It is empty if nothing is.
+	//
+	//	func(*core.Policy) string
+	Suffix any
+
 	// Entries returns the holders and the waiters of a semaphore below the outermost part of a key, and
 	// the time of the store. Package semaphore sets it.
 	//

@@ -117,7 +117,7 @@ func TestLimitTextIsThatOfAFile(t *testing.T) {
 		{core.DenyAll{}, "denies everything", "deny"},
 		{core.Block{Strikes: 3, Within: time.Hour, For: 36 * time.Hour}, "3 strikes in 1 h block for 1 d 12 h", ""},
 	} {
-		if words, text := inspect.Describe(tt.limit, inspect.Number, inspect.Span), inspect.LimitText(tt.limit); words != tt.words || text != tt.text {
+		if words, text := inspect.Describe(tt.limit), inspect.LimitText(tt.limit); words != tt.words || text != tt.text {
 			t.Errorf("%#v is %q, %q", tt.limit, words, text)
 		}
 		if tt.text == "" {

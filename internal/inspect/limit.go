@@ -51,8 +51,8 @@ func (l *Limit) isSpent() bool {
 		source != core.SourceClosed && source != core.SourceOverload
 }
 
-// isTouched reports whether the key has spent something, or its limit is another than the policy's.
-func (l *Limit) isTouched() bool {
+// Touched reports whether the key has spent something, or its limit is another than the policy's.
+func (l *Limit) Touched() bool {
 	r := &l.Result
 	return r.Known && r.Limit > 0 && (r.Used > 0 || r.Raised > 0 || !r.Allowed)
 }
@@ -72,7 +72,7 @@ func (i *Inspector) limits(ctx context.Context, s *Subject, plan core.Plan) {
 			continue
 		}
 		known := l.Result.Policy != nil
-		if known && (i.cfg.Keys != nil || l.Key == s.Key || l.isTouched()) {
+		if known && (i.cfg.Keys != nil || l.Key == s.Key || l.Touched()) {
 			s.Limits = append(s.Limits, l)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // C: a script may need several commands, and Redis before 7.2 does not say which one it refuses.
 var attempts = map[string]string{
 	"get": "K", "mget": "K", "set": "K 0 PX 1000", "del": "K", "getrange": "K 0 0", "setrange": "K 0 0",
-	"pexpire": "K 1000", "pttl": "K", "type": "K", "time": "", "scan": "0 COUNT 1",
+	"pexpire": "K 1000", "pttl": "K", "time": "", "scan": "0 COUNT 1",
 	"hmget": "K f", "hget": "K f", "hset": "K f 0", "hdel": "K f", "hgetall": "K",
 	"zadd": "K 0 m", "zrem": "K m", "zscore": "K m", "zrange": "K 0 0", "zrangebyscore": "K 0 0",
 	"zrangebylex": "K - +", "zlexcount": "K - +",

@@ -98,7 +98,7 @@ func HeedBlocks(all []Stated, name string) error {
 	}
 	if _, blocks := s.Policy.Algorithm().(core.Block); !blocks {
 		return fmt.Errorf("%s is no Block (%s), so no program heeds the block",
-			name, Describe(s.Policy.Algorithm(), Number, Span))
+			name, Describe(s.Policy.Algorithm()))
 	}
 	if s.Policy.Shadow() {
 		return fmt.Errorf("%s is Shadow in the program, so it blocks nobody", name)

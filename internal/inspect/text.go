@@ -11,25 +11,24 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// Describe says in words what a limit admits, such as "100 per 1 min, at most 20 at once", with the
-// numbers and lengths of time as number and span write them.
-func Describe(a core.Algorithm, number func(int64) string, span func(time.Duration) string) string {
+// Describe says in words what a limit admits, such as "100 per 1 min, at most 20 at once".
+func Describe(a core.Algorithm) string {
 	switch a := a.(type) {
 	case core.TokenBucket:
-		return describeBucket(a, number, span)
+		return describeBucket(a)
 	case core.LeakyBucket:
-		return fmt.Sprintf("%s per %s, %s queue", number(a.Rate), span(a.Per), number(a.Capacity))
+		return fmt.Sprintf("%s per %s, %s queue", Number(a.Rate), Span(a.Per), Number(a.Capacity))
 	case core.FixedWindow:
 		if a.FromFirst {
-			return fmt.Sprintf("%s in %s from the first", number(a.Limit), span(a.Window))
+			return fmt.Sprintf("%s in %s from the first", Number(a.Limit), Span(a.Window))
 		}
-		return fmt.Sprintf("%s in each %s", number(a.Limit), span(a.Window))
+		return fmt.Sprintf("%s in each %s", Number(a.Limit), Span(a.Window))
 	case core.SlidingWindow:
-		return fmt.Sprintf("%s in any %s", number(a.Limit), span(a.Window))
+		return fmt.Sprintf("%s in any %s", Number(a.Limit), Span(a.Window))
 	case core.SlidingLog:
 		var all []string
 		for _, w := range a.Windows {
-			all = append(all, fmt.Sprintf("%s in any %s", number(w.Limit), span(w.Width)))
+			all = append(all, fmt.Sprintf("%s in any %s", Number(w.Limit), Span(w.Width)))
 		}
 		return strings.Join(all, ", ")
 	case core.Calendar:
@@ -37,11 +36,11 @@ func Describe(a core.Algorithm, number func(int64) string, span func(time.Durati
 		if !a.Anchor.IsZero() {
 			from = anchored(a)
 		}
-		return fmt.Sprintf("%s in each %s%s, %v", number(a.Limit), a.Every, from, a.In)
+		return fmt.Sprintf("%s in each %s%s, %v", Number(a.Limit), a.Every, from, a.In)
 	case plans.Subscribed:
-		return fmt.Sprintf("%s in each %s of the subscription, %v", number(a.Limit), a.Every, a.In)
+		return fmt.Sprintf("%s in each %s of the subscription, %v", Number(a.Limit), a.Every, a.In)
 	case core.Block:
-		return fmt.Sprintf("%s strikes in %s block for %s", number(a.Strikes), span(a.Within), span(a.For))
+		return fmt.Sprintf("%s strikes in %s block for %s", Number(a.Strikes), Span(a.Within), Span(a.For))
 	case core.Unlimited:
 		return "unlimited"
 	case core.DenyAll:
@@ -66,16 +65,16 @@ func anchored(c core.Calendar) string {
 	return strings.TrimSuffix(at.Format(layout), ":00")
 }
 
-func describeBucket(a core.TokenBucket, number func(int64) string, span func(time.Duration) string) string {
+func describeBucket(a core.TokenBucket) string {
 	switch {
 	case a.Rate == 0 && a.Per > 0:
-		return fmt.Sprintf("%s, full again after %s without a charge", number(a.Burst), span(a.Per))
+		return fmt.Sprintf("%s, full again after %s without a charge", Number(a.Burst), Span(a.Per))
 	case a.Rate == 0:
-		return fmt.Sprintf("%s, never refilled", number(a.Burst))
+		return fmt.Sprintf("%s, never refilled", Number(a.Burst))
 	case a.Burst == a.Rate:
-		return fmt.Sprintf("%s per %s", number(a.Rate), span(a.Per))
+		return fmt.Sprintf("%s per %s", Number(a.Rate), Span(a.Per))
 	}
-	return fmt.Sprintf("%s per %s, at most %s at once", number(a.Rate), span(a.Per), number(a.Burst))
+	return fmt.Sprintf("%s per %s, at most %s at once", Number(a.Rate), Span(a.Per), Number(a.Burst))
 }
 
 // LimitText returns a limit as a file of plans has it, such as {rate: 100, per: 1m, burst: 20}. It
