@@ -28,7 +28,9 @@ type service struct {
 
 // newService returns the API on Redis, or in memory if the client is nil. A decision takes so long at
 // most; 0 is the default of a Gate.
-func newService(client redis.UniversalClient, file string, db *database, timeout time.Duration) (s *service, err error) {
+func newService(
+	client redis.UniversalClient, file string, db *database, timeout time.Duration,
+) (s *service, err error) {
 	s = &service{db: db}
 	cfg := core.Config{Observe: s.observe, Timeout: timeout}
 	if client == nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// Middleware applies a *nethttp.Guard, or a *nethttp.Replay around one, to the handlers it wraps. It
-// is nethttp.Guard.Handler with chi's route: a refusal is answered as the Guard's Config says, the
-// ResponseWriter is passed on, and a panic goes through. Around a handler that is no chi router, and
-// outside of one, requests have no route. Middleware itself panics if g is not one that a constructor made. The middleware is safe for
-// concurrent use.
+// Middleware applies a *nethttp.Guard, or a *nethttp.Replay around one, to the handlers it wraps.
+// It is nethttp.Guard.Handler with chi's route: a refusal is answered as the Guard's Config says,
+// the ResponseWriter is passed on, and a panic goes through. Around a handler that is no chi
+// router, and outside of one, requests have no route. Middleware itself panics if g is not one that
+// a constructor made. The middleware is safe for concurrent use.
 func Middleware(g nethttp.Admitter) func(http.Handler) http.Handler {
 	if err := g.Check(); err != nil {
 		panic(err)

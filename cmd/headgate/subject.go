@@ -183,7 +183,8 @@ func (p *planned) anchorOf(limit string) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	fields, in := strings.Fields(p.anchor), time.UTC
-	if last := fields[max(0, len(fields)-1):]; len(last) == 1 && strings.ContainsAny(last[0][:1], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+	const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	if last := fields[max(0, len(fields)-1):]; len(last) == 1 && strings.ContainsAny(last[0][:1], capitals) {
 		zone, err := time.LoadLocation(last[0])
 		if err != nil {
 			return time.Time{}, usagef("--anchor: %w", err)

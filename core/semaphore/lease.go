@@ -55,9 +55,10 @@ func (l *Lease) ID() string {
 }
 
 // Token returns the fencing token of the lease. Tokens rise from grant to grant of an outermost
-// key: across a failover unless the new primary's clock is behind, and when Redis's clock steps back
-// unless the key was idle for five minutes before and the step is longer. A resource that is protected by a limit of 1 can reject a token below the last one it
-// saw. The token is 0 if Redis did not decide.
+// key: across a failover unless the new primary's clock is behind, and when Redis's clock steps
+// back unless the key was idle for five minutes before and the step is longer. A resource that is
+// protected by a limit of 1 can reject a token below the last one it saw. The token is 0 if Redis
+// did not decide.
 func (l *Lease) Token() int64 {
 	if l == nil {
 		return 0

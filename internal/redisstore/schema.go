@@ -46,7 +46,8 @@ func newScripts(source func(name string) string) scripts {
 	script := func(name string) *trips.Script { return trips.NewScript(source(name)) }
 	return scripts{
 		decide: script("decide"), admit: script("admit"), answer: script("answer"), lease: script("lease"),
-		tokenBucket: script("token_bucket"), window: script("window"), slidingWindow: script("sliding_window"), slidingLog: script("sliding_log"),
+		tokenBucket: script("token_bucket"), window: script("window"),
+		slidingWindow: script("sliding_window"), slidingLog: script("sliding_log"),
 		slot: script("slot"), filter: script("filter"), reset: redis.NewScript(source("reset")),
 		policies: redis.NewScript(source("policies")),
 	}
