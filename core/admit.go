@@ -108,7 +108,9 @@ func (g *Gate) undo(ctx context.Context, p *inquiry, slot *request.Slot, paid *R
 func (g *Gate) refundWithoutSlot(ctx context.Context, p *inquiry, paid *Reservation) {
 	_ = paid.Cancel(ctx) // on failure it stays spent
 	for i := range p.wire {
-		p.wire[i].Spent = 0
+		c := &p.wire[i]
+		c.Held = max(0, c.Held-c.Spent)
+		c.Spent = 0
 	}
 }
 

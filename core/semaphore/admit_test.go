@@ -64,6 +64,7 @@ func TestAdmitTakesSlotAndChargesOrNeither(t *testing.T) {
 				s := newSemaphore(t, g, semaphore.Config{})
 				ask := semaphore.Request{Caps: []semaphore.Cap{level}}
 				two := charge(limited(t, "two", frozen(2)))
+				held := charge(newPolicy(t, core.PolicyConfig{Name: "held", Algorithm: frozen(2), Hold: time.Minute}))
 				shadow := charge(newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: core.DenyAll{}, Shadow: true}))
 				tight := charge(newPolicy(t, core.PolicyConfig{Name: "tight", Algorithm: frozen(1), Shadow: true}))
 
@@ -73,14 +74,17 @@ func TestAdmitTakesSlotAndChargesOrNeither(t *testing.T) {
 				}
 				checkUsed(t, g, 1, two)
 
-				// No slot is left: nothing is spent, and the results say what could be spent.
+				// No slot is left: nothing is spent or held, and the results say what could be spent.
+				if _, err := g.Decide(t.Context(), held); err != nil {
+					t.Fatal(err)
+				}
 				var full *semaphore.FullError
-				none, d, err := s.Admit(t.Context(), ask, two, shadow, tight)
+				none, d, err := s.Admit(t.Context(), ask, two, shadow, tight, held)
 				if none != nil || !errors.As(err, &full) || full.InUse != 1 || full.Limit != 1 || full.Queue {
 					t.Fatalf("%v, %v", none, err)
 				}
-				if d.Allowed || !d.At(0).Allowed || d.At(0).Used != 1 || d.At(0).Remaining != 1 || d.At(2).Allowed || d.At(2).Used != 1 {
-					t.Errorf("%s", show(d))
+				if d.Allowed || !d.At(0).Allowed || d.At(0).Used != 1 || d.At(0).Remaining != 1 || d.At(2).Allowed || d.At(2).Used != 1 || d.At(3).Used != 1 || d.At(3).Held != 0 {
+					t.Errorf("%s, %d held", show(d), d.At(3).Held)
 				}
 				checkUsed(t, g, 1, two)
 				release(t, l)
