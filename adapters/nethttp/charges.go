@@ -83,7 +83,7 @@ func (x *Exchange) deriveRules(
 		charges = append(charges, c)
 		by := &x.guard.rules[i]
 		x.charged = append(x.charged, charged{by: by, cost: cost})
-		if by.kept == nil {
+		if rule.kept == nil {
 			continue
 		}
 		kept, keptBy, err := x.keep(by, c, cost)

@@ -58,8 +58,8 @@ type Rule struct {
 	// Skip skips the rule for the requests for which it returns true. Nil skips none.
 	Skip func(*http.Request) bool
 
-	// kept counts what Policy and each of Then have admitted in one period, for book. One may be nil, and
-	// so may all.
+	// kept counts what Policy and each of Then have admitted in one period, for book. It is empty, or some
+	// of its elements are nil.
 	kept []*core.Policy
 	book PlanBook
 }

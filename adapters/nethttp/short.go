@@ -103,24 +103,25 @@ func quotas(gate *core.Gate, book PlanBook, tenant keyfunc.Func) (*Guard, error)
 	charges := len(limits)
 	for _, name := range limits {
 		rule := Rule{book: book, Key: tenant, Skip: func(r *http.Request) bool { return !book.Counts(name, r) }}
+		names := append([]string{name}, book.Then(name)...)
+		kept := make([]*core.Policy, len(names))
 		// Every plan names the limit, so DenyAll never holds, except under those of Then and KeptName.
-		for _, name := range append([]string{name}, book.Then(name)...) {
+		for i, name := range names {
 			policy, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.DenyAll{}})
 			if err != nil {
 				return nil, err
 			}
 			rule.Then = append(rule.Then, policy)
-			var kept *core.Policy
 			if name := book.KeptName(name); name != "" {
-				kept, err = core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.DenyAll{}, Shadow: true})
+				kept[i], err = core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.DenyAll{}, Shadow: true})
+				rule.kept = kept
 			}
 			if err != nil {
 				return nil, err
 			}
-			rule.kept = append(rule.kept, kept)
 		}
 		rule.Policy, rule.Then = rule.Then[0], rule.Then[1:]
-		if rule.kept[0] != nil {
+		if rule.kept != nil {
 			charges++
 		}
 		cfg.Rules = append(cfg.Rules, rule)

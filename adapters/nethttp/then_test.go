@@ -386,6 +386,27 @@ plans:
 	}
 }
 
+// A plan that is made in Go may keep what is counted of the overage alone.
+func TestKeptOverageAlone(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	month := core.Calendar{Limit: 2, Every: core.PeriodMonth, In: time.UTC}
+	keeps := core.TokenBucket{Burst: 1e15, Per: 72 * 24 * time.Hour} // as keep: 40d of a file
+	gate := memory(t, clock)
+	book := gatetest.Must(plans.New(plans.Config{
+		Set: gatetest.Must(plans.NewSet(plans.SetConfig{Default: "a", Plans: map[string]plans.Plan{"a": {
+			Limits: map[string]core.Algorithm{"month": month, "month.overage": month, "month.overage.kept": keeps},
+		}}}))(t),
+	}))(t)
+	t.Cleanup(book.Close)
+	h := gatetest.Must(nethttp.Quotas(gate, book, tenantOf))(t).Handler(http.HandlerFunc(ok))
+	for range 5 {
+		askAs(h, "acme", "/")
+	}
+	period := gatetest.Must(month.Period(clock.Now()))(t)
+	expectKept(t, book, gate, "acme", "month.overage", clock.Now(), plans.KeptPeriod{Period: period, Used: 2})
+}
+
 // Whatever dies, a quota and what is kept of its period are one count, which has every request that was
 // answered and none that was not sent.
 func TestKeptPeriodsSurviveKills(t *testing.T) {
