@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +21,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/plans"
@@ -359,4 +364,262 @@ func TestBilledMonths(t *testing.T) {
 			t.Errorf("%v: %d are billed, %d were admitted", m, got, want)
 		}
 	}
+}
+
+func isBulk(r *http.Request) bool { return r.Header.Get("X-Bulk") != "" }
+
+func classRequest(tenant, class string) *http.Request {
+	r := tenantRequest(tenant, "{}")
+	if class == "bulk" {
+		r.Header.Set("X-Bulk", "1")
+	}
+	return r
+}
+
+// rooms runs requests that end when they are told.
+type rooms struct {
+	entered chan string
+	end     map[string]chan struct{}
+}
+
+func newRooms() *rooms {
+	return &rooms{make(chan string, 100), map[string]chan struct{}{"bulk": make(chan struct{}), "interactive": make(chan struct{})}}
+}
+
+func (m *rooms) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	class := "interactive"
+	if isBulk(r) {
+		class = "bulk"
+	}
+	m.entered <- class
+	<-m.end[class]
+}
+
+func TestBulkIsShedFirst(t *testing.T) {
+	each(t, func(t *testing.T, gate *core.Gate) {
+		quick := Shed(gate, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), isBulk)
+		passes := func(class string, n int) (passed int) {
+			for range n {
+				if serve(quick, classRequest("acme", class)).Code == http.StatusOK {
+					passed++
+				}
+			}
+			return passed
+		}
+		if bulk, interactive := passes("bulk", 90), passes("interactive", 30); bulk != 80 || interactive != 20 {
+			t.Errorf("%d in bulk and %d others passed in a minute, want 80 and 20", bulk, interactive)
+		}
+		at := newRooms()
+		h := Shed(gate, at, isBulk)
+		var running sync.WaitGroup
+		refused := make(chan int, 20)
+		for _, tt := range []struct {
+			class string
+			want  int
+		}{{"bulk", 8}, {"interactive", 2}} {
+			passed := 0
+			for range 10 {
+				running.Go(func() {
+					if status := serve(h, classRequest("globex", tt.class)).Code; status != http.StatusOK {
+						refused <- status
+					}
+				})
+				select {
+				case <-at.entered:
+					passed++
+				case <-refused:
+				}
+			}
+			if passed != tt.want {
+				t.Errorf("%d run at a time in %s, want %d", passed, tt.class, tt.want)
+			}
+		}
+		close(at.end["bulk"])
+		close(at.end["interactive"])
+		running.Wait()
+	})
+}
+
+func TestInteractiveHasItsFloor(t *testing.T) {
+	each(t, func(t *testing.T, gate *core.Gate) {
+		at := newRooms()
+		h := Floors(gate, at, isBulk)
+		slots := core.Must(semaphore.New(gate, semaphore.Config{Name: "classes"}))
+		tenant := core.Must(core.NewKey("acme"))
+		var all sync.WaitGroup
+		send := func(class string, n, waiting int) {
+			for range n {
+				all.Go(func() {
+					gatetest.Equal(t, serve(h, classRequest("acme", class)).Code, http.StatusOK, "%s: status", class)
+				})
+			}
+			gatetest.Eventually(t, "requests wait", func() bool {
+				_, n, err := slots.Holders(context.Background(), tenant)
+				return err == nil && n == waiting
+			})
+		}
+		next := func(n int) (classes []string) {
+			for range n {
+				classes = append(classes, <-at.entered)
+			}
+			return classes
+		}
+		send("bulk", 12, 4) // 8 have a slot
+		next(8)
+		send("interactive", 2, 4)
+		next(2)
+		send("interactive", 6, 10)
+		var got []string
+		for range 5 {
+			at.end["bulk"] <- struct{}{}
+			got = append(got, next(1)...)
+		}
+		if want := []string{"interactive", "interactive", "interactive", "interactive"}; !slices.Equal(got[:4], want) {
+			t.Errorf("the next slots went to %v", got)
+		}
+		close(at.end["bulk"])
+		close(at.end["interactive"])
+		all.Wait()
+	})
+}
+
+var accepts = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+
+// The second of two requests of a tenant states what the first has cost.
+func TestCosts(t *testing.T) {
+	query := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { Points(r.Context(), 250) })
+	recipes := map[string]struct {
+		make func(*core.Gate) http.Handler
+		body string
+		used int
+		of   int
+	}{
+		"upload":      {func(g *core.Gate) http.Handler { return Uploads(g, accepts) }, strings.Repeat("x", 5000), 5000, 1 << 30},
+		"batch":       {func(g *core.Gate) http.Handler { return Batch(g, accepts) }, `[{"a":1},{"a":2},{"a":3}]`, 3, 1000},
+		"not a batch": {func(g *core.Gate) http.Handler { return Batch(g, accepts) }, `{`, 1, 1000},
+		"query":       {func(g *core.Gate) http.Handler { return GraphQL(g, query) }, `{}`, 250, 10_000},
+	}
+	for name, tt := range recipes {
+		t.Run(name, func(t *testing.T) {
+			clock := core.NewManualClock(time.Now())
+			gate := gatetest.Memory(t, core.Config{Clock: clock.Now})
+			h := tt.make(gate)
+			chunked := tenantRequest("acme", "")
+			chunked.Body, chunked.ContentLength = io.NopCloser(strings.NewReader(tt.body)), -1
+			serve(h, chunked)
+			second := 1 // of an empty body, or 100 that a query reserves
+			switch name {
+			case "upload":
+				second = 0
+			case "query":
+				second = 100
+			}
+			want := fmt.Sprintf("r=%d;", tt.of-tt.used-second)
+			gatetest.Contains(t, serve(h, tenantRequest("acme", "")).Header().Get("RateLimit"), want, "got")
+		})
+	}
+}
+
+func TestRoutesOfAFile(t *testing.T) {
+	each(t, func(t *testing.T, gate *core.Gate) {
+		file := filepath.Join(t.TempDir(), "plans.yaml")
+		gatetest.NoError(t, os.WriteFile(file, []byte(`
+default: free
+plans:
+  free: {limits: {all: {rate: 60, per: 1m}, reports: {rate: 2, per: 1h}}}
+routes: {reports: ["/reports/{id}"]}
+`), 0o600))
+		api, book := Routes(gate, file, map[string]http.Handler{"/reports/{id}": accepts, "/items": accepts})
+		defer book.Close()
+		for i, step := range []struct {
+			path string
+			want int
+		}{{"/reports/1", 200}, {"/items", 200}, {"/reports/2", 200}, {"/reports/3", 429}, {"/items", 200}} {
+			r := tenantRequest("acme", "")
+			r.URL.Path = step.path
+			gatetest.Equal(t, serve(api, r).Code, step.want, "%d: %s has status", i, step.path)
+		}
+	})
+}
+
+// limits counts the tenants that have each RateLimit-Policy.
+func limits(h http.Handler) map[string]int {
+	found := make(map[string]int)
+	for i := range 200 {
+		found[serve(h, tenantRequest(fmt.Sprint("tenant-", i), "")).Header().Get("RateLimit-Policy")]++
+	}
+	return found
+}
+
+func TestShareOfTenantsAndOfRegions(t *testing.T) {
+	gate := gatetest.Memory(t, core.Config{})
+	var percent atomic.Int64
+	canary, region := Canary(gate, accepts, &percent), Region(gate, accepts, &percent)
+	few := 0
+	for _, p := range []int64{0, 10, 100} {
+		percent.Store(p)
+		found := limits(canary)
+		tried := found[`"api";q=30;w=60`]
+		if p == 10 {
+			few = tried
+		} else if want := int(2 * p); tried != want {
+			t.Errorf("%d %%: %v", p, found)
+		}
+	}
+	if few < 5 || few > 45 {
+		t.Errorf("10 %% of 200 tenants are %d", few)
+	}
+	percent.Store(40)
+	if found := limits(region); found[`"api";q=2400;w=60`] != 200 {
+		t.Errorf("40 %% of the limit: %v", found)
+	}
+}
+
+func TestExemptUntil(t *testing.T) {
+	gate := gatetest.Memory(t, core.Config{Clock: core.NewManualClock(time.Now()).Now})
+	var until atomic.Int64
+	h := Exempt(gate, accepts, &until)
+	ask := func(path string) (status int) {
+		for range 61 {
+			status = serve(h, httptest.NewRequest(http.MethodGet, path, nil)).Code // from 192.0.2.1
+		}
+		return status
+	}
+	until.Store(time.Now().Add(time.Hour).Unix())
+	gatetest.Equal(t, ask("/"), 200, "the load test: status")
+	until.Store(0)
+	gatetest.Equal(t, ask("/"), 429, "after it: status")
+	gatetest.Equal(t, ask("/healthz"), 200, "a probe: status")
+}
+
+func TestPasswordIsRotated(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	acl := func(rules ...any) {
+		t.Helper()
+		gatetest.NoError(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "app"}, rules...)...).Err())
+	}
+	file := filepath.Join(t.TempDir(), "redis")
+	password := func(p string) { gatetest.NoError(t, os.WriteFile(file, []byte("app:"+p+"\n"), 0o600)) }
+	acl("on", ">old", "~*", "&*", "+@all")
+	password("old")
+	client := Rotating(s.Addr, file)
+	defer client.Close()
+	gate := gatetest.Redis(t, client, core.Config{Prefix: s.Prefix})
+	api := core.Must(core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(60)}))
+	decide := func(when string) {
+		t.Helper()
+		d, err := gate.Decide(t.Context(), core.Charge{Policy: api, Key: core.Must(core.NewKey("acme")), Cost: 1})
+		if err != nil || d.Source != core.SourceRedis {
+			t.Errorf("%s: %v decided, %v, %v", when, d.Source, d.Cause, err)
+		}
+	}
+	decide("by the old password")
+	acl(">new")
+	password("new")
+	acl("<old")
+	decide("on an open connection")
+	gatetest.NoError(t, admin.Do(t.Context(), "CLIENT", "KILL", "USER", "app").Err())
+	gatetest.NoError(t, client.Ping(t.Context()).Err()) // connects again
+	decide("by the new password")
 }
