@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
-	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbound"
 )
 
@@ -279,124 +277,6 @@ func TestRemainingLowersTheRuleThatNamesIt(t *testing.T) {
 			r.want("", 200)
 			for i, want := range c.used {
 				gatetest.Equal(t, r.used(rules[i].Policy), want, "rule %d: used", i)
-			}
-		})
-	}
-}
-
-// mortal starts a Redis, and returns a Gate on it, what tells of its lost leases, and a func that kills
-// the Redis and returns when the Gate knows.
-func mortal(t *testing.T) (s *redistest.Server, g *core.Gate, lost <-chan struct{}, kill func()) {
-	s = redistest.Start(t)
-	losses, opened := make(chan struct{}, 100), make(chan struct{}, 100)
-	g = gatetest.Redis(t, s.Client(t), core.Config{
-		Timeout: gatetest.ShortTimeout,
-		Observe: func(_ context.Context, e core.Event) {
-			if l, ok := e.(*semaphore.LeaseEvent); ok && l.Kind == semaphore.LeaseLost {
-				losses <- struct{}{}
-			}
-			if c, ok := e.(*core.ServerEvent); ok && c.Op == core.OpCircuitOpened {
-				opened <- struct{}{}
-			}
-		},
-	})
-	return s, g, losses, func() {
-		s.Kill()
-		any := core.Charge{Policy: gatetest.Limited(t, "p", core.PerHour(1)), Key: gatetest.Key(t, "k"), Cost: core.NoCost}
-		_, _ = g.Decide(t.Context(), any)
-		<-opened
-	}
-}
-
-// A stream goes on while Redis is down for longer than its lease lasts, and has a slot in Redis when that
-// is back, whenever it began.
-func TestOutageEndsNoStream(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"begun before", "begun during it", "Redis restarts at once"} {
-		during, once := name == "begun during it", name == "Redis restarts at once"
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, g, lost, kill := mortal(t)
-			more := make(chan struct{})
-			u := stream(t, more)
-			slot := slotOf(t, g, 1)
-			slot.Semaphore = newSemaphore(t, g, semaphore.Config{TTL: time.Second})
-			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
-			key := gatetest.Must(outbound.ByCredential(request(t, t.Context(), u.URL)))(t)
-			if during {
-				kill()
-			}
-			res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
-			gatetest.NoError(t, err)
-			if !during && !once {
-				kill()
-				<-lost
-			}
-			s.Restart()
-			if once {
-				<-lost
-			}
-			held := func() int {
-				all, _, err := slot.Semaphore.Holders(t.Context(), key)
-				if err != nil {
-					return -1
-				}
-				return len(all)
-			}
-			gatetest.Eventually(t, "a slot is taken", func() bool { return held() == 1 })
-			close(more)
-			if text, err := io.ReadAll(res.Body); string(text) != "first\nsecond\n" || err != nil {
-				t.Errorf("%q, %v", text, err)
-			}
-			_ = res.Body.Close()
-			gatetest.Eventually(t, "the slot is back", func() bool { return held() == 0 })
-		})
-	}
-}
-
-// A request that has a reservation in a Redis that fails meanwhile is decided anew when it is due: by the
-// failure mode, or by the Redis that has forgotten it.
-func TestReservationEndsWithItsRedis(t *testing.T) {
-	t.Parallel()
-	for name, restarts := range map[string]bool{"Redis is down": false, "Redis has restarted": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, g, _, kill := mortal(t)
-			u := serve(t, nil)
-			policy := gatetest.Policy(t, core.PolicyConfig{
-				Name: "requests", OnFailure: core.FailClosed, Algorithm: core.TokenBucket{Rate: 1, Per: 3 * time.Second, Burst: 1},
-			})
-			waits := make(chan struct{}, 10)
-			tr := transport(t, outbound.Config{
-				Base: base(t), Gate: g, MaxWait: 4 * time.Second,
-				Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}},
-				Observe: func(_ context.Context, e core.Event) {
-					if _, ok := e.(*outbound.WaitEvent); ok {
-						waits <- struct{}{}
-					}
-				},
-			})
-			gatetest.Must(get(t, tr, u.URL))(t)
-			result := make(chan error, 1)
-			go func() {
-				_, err := get(t, tr, u.URL)
-				result <- err
-			}()
-			<-waits
-			kill()
-			if restarts {
-				_, err := get(t, tr, u.URL) // the Transport knows too
-				wantBusy(t, err, "requests")
-				s.Restart()
-			}
-			err := <-result
-			if restarts {
-				key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
-				if r := standing(t, g, policy, key); err != nil || r.Remaining != 0 {
-					t.Errorf("%v, and %d are left", err, r.Remaining)
-				}
-			} else if !errors.Is(err, outbound.ErrBusy) {
-				t.Errorf("it was sent: %v", err)
 			}
 		})
 	}

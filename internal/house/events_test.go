@@ -4,7 +4,6 @@ import (
 	"go/constant"
 	"go/types"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,35 +92,5 @@ func TestObservabilityListsEverySeries(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the page has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-// tables are the files that have each algorithm with a state: tests, tools and pages.
-var tables = []string{
-	"cmd/headgate/subject.go", "core/agree_test.go", "core/algorithm.go", "core/conformance_test.go",
-	"docs/limits.md", "docs/reference/sizing.md", "internal/inspect/stated.go", "internal/inspect/text.go",
-	"internal/stored/reader_test.go",
-}
-
-func TestEveryAlgorithmIsInEveryTable(t *testing.T) {
-	rooms := loadRooms(t)
-	core := rooms[slices.IndexFunc(rooms, func(r room) bool { return r.path == "core" })].types.Scope()
-	algorithm := core.Lookup("Algorithm").Type().Underlying().(*types.Interface)
-	found := 0
-	for _, name := range core.Names() {
-		figures, ok := core.Lookup(name).Type().Underlying().(*types.Struct)
-		if !ok || figures.NumFields() == 0 || !types.Implements(core.Lookup(name).Type(), algorithm) {
-			continue
-		}
-		found++
-		word := regexp.MustCompile(`\b` + name + `\b`)
-		for _, file := range tables {
-			if !word.MatchString(read(t, file)) {
-				t.Errorf("%s has no %s", file, name)
-			}
-		}
-	}
-	if found < 7 {
-		t.Errorf("%d algorithms found", found)
 	}
 }

@@ -1,0 +1,360 @@
+package llm_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/llm"
+)
+
+// events is a handler that sends some events, and then calls do.
+func events(n int, do func(w http.ResponseWriter, r *http.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range n {
+			fmt.Fprint(w, word)
+		}
+		_ = http.NewResponseController(w).Flush()
+		if do != nil {
+			do(w, r)
+		}
+	}
+}
+
+func abort(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+// A client that leaves before there is a response pays its input, which the server may have read.
+// An estimate of cached input is input too.
+func TestClientLeavesBeforeTheResponse(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+		cfg.Estimate = func(*http.Request, llm.Request, []byte) (llm.Usage, error) {
+			return llm.Usage{Input: 3, CacheRead: 20, CacheWrite: 100, Output: 50}, nil
+		}
+	})
+	for name, handle := range map[string]http.HandlerFunc{
+		"proxy": nil,
+		"handler that returns": func(_ http.ResponseWriter, q *http.Request) {
+			r.answer(nil, q)
+		},
+		"handler that panics": func(_ http.ResponseWriter, q *http.Request) {
+			r.answer(nil, q)
+			panic(http.ErrAbortHandler)
+		},
+		"handler that has sent the head": func(w http.ResponseWriter, q *http.Request) {
+			w.WriteHeader(200)
+			_ = http.NewResponseController(w).Flush()
+			r.answer(nil, q)
+		},
+	} {
+		if handle != nil {
+			r.handle(handle)
+		}
+		before := r.used()
+		ctx, leave := context.WithCancel(t.Context())
+		r.answer = func(_ http.ResponseWriter, q *http.Request) {
+			leave()
+			<-q.Context().Done()
+		}
+		if response, err := plainClient.Do(r.request(chatPath, streamed).WithContext(ctx)); err == nil {
+			_, err = io.ReadAll(response.Body)
+			response.Body.Close()
+			gatetest.Is(t, err, context.Canceled, "%s", name)
+		}
+		t.Log(name)
+		r.want(llm.OutcomeCut, llm.Usage{Input: 3, CacheRead: 20, CacheWrite: 100}, before+123)
+	}
+}
+
+// AbortDrain reads on when the client has left, keeps the slot until the end and settles by the
+// usage.
+func TestDrain(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		first   int // events before the client leaves
+		rest    http.HandlerFunc
+		outcome llm.Outcome
+		usage   llm.Usage
+	}{
+		{"in a stream", 4, chat(7, 11), llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}},
+		{"before the response", 0, chat(7, 11), llm.OutcomeReported,
+			llm.Usage{Input: 7, Output: 11}},
+		{"before an error", 0, failure(429), llm.OutcomeFailed, llm.Usage{}},
+		{"and the server breaks off", 4, abort, llm.OutcomeCut, llm.Usage{Input: 3, Output: 4}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var slots *semaphore.Semaphore
+			r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+				cfg.Abort = llm.AbortDrain
+				slots = setSlot(cfg, nethttp.Cap{Key: tenant, Limit: 1})
+			})
+			ctx, leave := context.WithCancel(t.Context())
+			left, gone := make(chan struct{}), make(chan struct{})
+			r.answer = func(w http.ResponseWriter, q *http.Request) {
+				if c.first > 0 {
+					events(c.first, nil)(w, q)
+				} else {
+					leave()
+				}
+				<-gone
+				c.rest(w, q)
+			}
+			meter := r.meter.Handler(proxyTo(t, r.upstream))
+			r.serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				seen, cancel := context.WithCancel(context.WithoutCancel(q.Context()))
+				context.AfterFunc(q.Context(), func() {
+					cancel() // returns when the Meter's context has ended too
+					close(left)
+				})
+				meter.ServeHTTP(w, q.WithContext(seen))
+			}))
+			response, err := plainClient.Do(r.request(chatPath, streamed).WithContext(ctx))
+			if err == nil {
+				_, _ = io.ReadFull(response.Body, make([]byte, c.first*len(word)))
+				leave()
+				response.Body.Close()
+			}
+			<-left
+			key := r.charge().Key
+			gatetest.Equal(t, holders(t, slots, key), 1, "hold a slot")
+			gatetest.Equal(t, r.used(), 53, "units are used while the response is read on")
+			close(gone)
+			if report := r.want(c.outcome, c.usage, c.usage.Total()); !report.Drained {
+				t.Error("it was not drained")
+			}
+			gatetest.Equal(t, holders(t, slots, key), 0, "hold a slot afterwards")
+		})
+	}
+}
+
+// AbortDrain gives up after DrainFor.
+func TestDrainEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := core.Must(core.NewMemory(core.Config{}))
+		defer func() { _ = gate.Close(t.Context()) }()
+		var report llm.ResponseEvent
+		m := core.Must(llm.New(llm.Config{
+			Guard:   nethttp.Config{Gate: gate},
+			Budgets: []llm.Budget{{Policy: policy("budget", core.UnitTokens, 1000), Key: tenant}},
+			Abort:   llm.AbortDrain, DrainFor: time.Hour,
+			Observe: func(_ context.Context, e core.Event) { report = *e.(*llm.ResponseEvent) },
+		}))
+		ctx, leave := context.WithCancel(t.Context())
+		q := httptest.NewRequestWithContext(ctx, http.MethodPost, chatPath,
+			strings.NewReader(streamed))
+		q.Header.Set("X-Tenant", "acme")
+		var took time.Duration
+		m.Handler(events(4, func(w http.ResponseWriter, r *http.Request) {
+			leave()
+			left := time.Now()
+			<-r.Context().Done()
+			took = time.Since(left)
+		})).ServeHTTP(httptest.NewRecorder(), q)
+		if took != time.Hour || report.Outcome != llm.OutcomeCut ||
+			report.Usage != (llm.Usage{Input: 3, Output: 4}) || !report.Drained {
+			t.Errorf("it took %v: %+v", took, report)
+		}
+	})
+}
+
+// An informational response passes before the response, and the limits are in the response only.
+func TestInformationalResponse(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 1000, nil)
+	r.answer = func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Link", "</style.css>")
+		w.WriteHeader(http.StatusEarlyHints)
+		chat(7, 11)(w, q)
+	}
+	informed := 0
+	meter := r.meter.Handler(proxyTo(t, r.upstream))
+	r.serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("X-Request-Id", "1")
+		meter.ServeHTTP(w, q)
+	}))
+	q := r.request(chatPath, streamed)
+	response, err := plainClient.Do(q.WithContext(httptrace.WithClientTrace(q.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(int, textproto.MIMEHeader) error { informed++; return nil },
+	})))
+	gatetest.NoError(t, err)
+	read(t, response)
+	if h := response.Header; informed != 1 || h.Get("X-Ratelimit-Remaining-Tokens") != "947" ||
+		h.Get("X-Request-Id") != "1" {
+		t.Errorf("%d informational responses, then %v", informed, h)
+	}
+	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)
+}
+
+// A stream whose slot is lost is stopped, whether its client would be drained or not.
+func TestLostSlotStopsTheStream(t *testing.T) {
+	for _, c := range []struct {
+		mode  llm.Abort
+		leave bool // the client has left before
+	}{{llm.AbortStop, false}, {llm.AbortDrain, false}, {llm.AbortDrain, true}} {
+		var slots *semaphore.Semaphore
+		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+			cfg.Abort = c.mode
+			slots = setSlot(cfg, nethttp.Cap{Key: tenant, Limit: 1})
+		})
+		r.answer = events(4, func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
+		left := make(chan struct{})
+		meter := r.meter.Handler(proxyTo(t, r.upstream))
+		r.serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			ctx, leave := context.WithCancel(q.Context())
+			context.AfterFunc(q.Context(), func() {
+				leave() // returns when all contexts of the Meter have ended
+				close(left)
+			})
+			meter.ServeHTTP(w, q.WithContext(ctx))
+		}))
+		response := r.post(chatPath, streamed)
+		if _, err := io.ReadFull(response.Body, make([]byte, 4*len(word))); err != nil {
+			t.Error(err)
+		}
+		if c.leave {
+			response.Body.Close()
+			<-left
+		}
+		key := r.charge().Key
+		holders, _, err := slots.Holders(t.Context(), key)
+		if err != nil || len(holders) != 1 {
+			t.Fatalf("%d hold a slot, %v", len(holders), err)
+		}
+		if n, err := slots.Evict(t.Context(), key, holders[0].ID); n != 1 || err != nil {
+			t.Errorf("%d were evicted, %v", n, err)
+		}
+		gatetest.Fails(t, gatetest.Err(io.ReadAll(response.Body)), "%+v: the stream ends as if it were whole", c)
+		response.Body.Close()
+		if report := r.want(llm.OutcomeCut, llm.Usage{Input: 3, Output: 4}, 7); report.Drained != c.leave {
+			t.Errorf("%+v: %+v", c, report)
+		}
+	}
+}
+
+// A stream keeps what it holds, its running charges included, and settles it after an hour as after
+// a second. It needs no slot for that.
+func TestStreamKeepsItsHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := core.Must(core.NewMemory(core.Config{}))
+		defer func() { _ = gate.Close(t.Context()) }()
+		p := policy("budget", core.UnitTokens, 1000)
+		m := core.Must(llm.New(llm.Config{
+			Guard: nethttp.Config{Gate: gate}, Budgets: []llm.Budget{{Policy: p, Key: tenant}}, ChargeEvery: 10,
+		}))
+		q := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(small)) // 3 + 5
+		q.Header.Set("X-Tenant", "acme")
+		charge := core.Charge{Policy: p, Key: core.Must(core.NewKey(core.Must(tenant(q)))), Cost: core.NoCost}
+		used := func() int64 {
+			d := gatetest.Must(gate.Peek(t.Context(), charge))(t)
+			return d.At(0).Used
+		}
+		m.Handler(events(6, func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Hour)
+			gatetest.Equal(t, used(), 18, "units are used after an hour")
+			chat(7, 11)(w, r)
+		})).ServeHTTP(httptest.NewRecorder(), q)
+		time.Sleep(time.Hour)
+		gatetest.Equal(t, used(), 18, "units are used afterwards")
+	})
+}
+
+// What is held goes back if nobody renews it, as when its process has died: the estimate and the
+// running charges. A process that was only paused settles what the stream has used.
+func TestAbandonedHoldsGoBack(t *testing.T) {
+	clock := core.NewManualClock(time.Date(2026, 2, 2, 0, 0, 0, 0, time.UTC))
+	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+		cfg.Guard.Gate = core.Must(core.NewMemory(core.Config{Clock: clock.Now}))
+		cfg.ChargeEvery = 10
+	})
+	r.handle(events(6, func(w http.ResponseWriter, q *http.Request) {
+		clock.Advance(time.Minute - time.Microsecond)
+		gatetest.Equal(t, r.used(), 18, "units are used before the hold ends")
+		clock.Advance(time.Microsecond)
+		gatetest.Equal(t, r.used(), 0, "units are used after the hold")
+		chat(7, 11)(w, q)
+	}))
+	read(t, r.post(chatPath, small))
+	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)
+}
+
+// A stream that has told its usage goes on to its end, although a running charge was denied before.
+func TestAnsweredStreamIsWhole(t *testing.T) {
+	const usage = `data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":20}}` + "\n\n"
+	for cut := range usage {
+		r := newRig(t, core.UnitTokens, 15, func(cfg *llm.Config) {
+			cfg.ChargeEvery, cfg.Overrun = 4, llm.OverrunEnd
+		})
+		all := strings.Repeat(word, 20) + usage + "data: [DONE]\n\n"
+		at := 20*len(word) + cut
+		r.handle(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, all[:at])
+			fmt.Fprint(w, all[at:])
+		})
+		body := read(t, r.post(chatPath, small))
+		whole := strings.HasSuffix(body, "data: [DONE]\n\n")
+		if ended := strings.Contains(body, `"error"`); !whole ||
+			strings.Count(body, "word") != 20 && !ended {
+			t.Fatalf("cut at %d: the client was sent %s", cut, body[max(0, len(body)-200):])
+		}
+	}
+}
+
+// A long stream has few running charges, so that it takes little memory and ends soon.
+func TestLongStreamHasFewCharges(t *testing.T) {
+	charges := 0
+	r := newRig(t, core.UnitTokens, 1_000_000, func(cfg *llm.Config) {
+		cfg.ChargeEvery = 32
+		budget := cfg.Budgets[0].Key
+		cfg.Budgets[0].Key = func(r *http.Request) (string, error) {
+			charges++ // the key is derived for each charge
+			return budget(r)
+		}
+	})
+	r.handle(events(20_000, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":20000}}`+
+			"\n\ndata: [DONE]\n\n")
+	}))
+	read(t, r.post(chatPath, small))
+	r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 20_000}, 20_003)
+	if charges > 25 {
+		t.Errorf("%d charges", charges)
+	}
+}
+
+// Of an encoding that the Meter cannot read, a client can ask for none, and of none where the usage is
+// asked for, because it could not be hidden.
+func TestClientChoosesNoUnreadEncoding(t *testing.T) {
+	const message = `{"model":"m","max_tokens":5}`
+	for _, c := range []struct{ path, body, accepts, want string }{
+		{messagesPath, message, "br", "identity"}, {messagesPath, message, "zstd, br", "identity"},
+		{messagesPath, message, "gzip;q=0, br", "identity"}, {messagesPath, message, "br, gzip;q=0.5", "identity"},
+		{messagesPath, message, "", "identity"},
+		{chatPath, `{"model":"m","stream":true}`, "gzip, br", "identity"},
+		{chatPath, `{"model":"m","stream":true,"stream_options":{"include_usage":false}}`, "gzip", "identity"},
+		{chatPath, `{"model":"m","stream":false}`, "gzip, br", "gzip"},
+	} {
+		r := newRig(t, core.UnitTokens, 1000, nil)
+		var asked string
+		r.handle(func(w http.ResponseWriter, q *http.Request) {
+			asked = q.Header.Get("Accept-Encoding")
+			chat(1, 1)(w, q)
+		})
+		if r.ask(c.path, c.body, "Accept-Encoding", c.accepts); asked != c.want {
+			t.Errorf("%s, %q: the server was asked for %q, want %q", c.body, c.accepts, asked, c.want)
+		}
+	}
+}
+
+const word = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word\"}}],\"usage\":null}\n\n"
