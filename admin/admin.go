@@ -97,7 +97,6 @@ type Admin struct {
 	templates *template.Template
 	pages     map[string]page
 	started   time.Time
-	asks      core.Charge   // of the question whether Redis decides
 	streams   chan struct{} // has a place for each stream of figures
 	closing   chan struct{}
 	close     func()
@@ -140,25 +139,11 @@ func New(cfg Config) (*Admin, error) {
 		return nil, err
 	}
 	a.hub = hub.Of(cfg.Gate)
-	if a.asks, err = question(); err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
-	}
 	if a.templates, err = a.parse(); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	a.pages = a.routes()
 	return a, nil
-}
-
-// question returns a charge whose Peek asks whether Redis decides. Under its key nothing is stored.
-func question() (c core.Charge, err error) {
-	c.Policy, err = core.NewPolicy(core.PolicyConfig{
-		Name: "page", Algorithm: core.PerSecond(1), OnFailure: core.FailClosed,
-	})
-	if err == nil {
-		c.Key, err = core.NewKey("page")
-	}
-	return c, err
 }
 
 // page is a handler and the method of its requests.

@@ -75,12 +75,12 @@ func (l *Live) decision(e *core.DecisionEvent, now time.Time) {
 		l.withoutRedis.add(now)
 	}
 	for i, r := range d.Results() {
-		denies := !d.Allowed && !r.Allowed && !r.Policy.Shadow()
+		denies := !r.Allowed && (r.Policy.Shadow() || !d.Allowed) // one in Shadow would
 		if !d.Allowed && !denies {
 			continue // another charge denied the request, and nothing was spent here
 		}
-		s := l.rates.of(r.Policy, r.Policy.Name())
-		if s.count(now, denies); denies {
+		s := l.rates.of(r.Policy, r.Policy.Name(), r.Policy.Shadow())
+		if s.count(now, denies); denies && !r.Policy.Shadow() {
 			l.refused.add(refusal{r.Policy.Name(), e.Charges[i].Key}, now)
 		}
 	}
@@ -104,7 +104,10 @@ func (l *Live) acquire(e *semaphore.AcquireEvent, now time.Time) {
 		l.fail(e.Err, now)
 		return
 	}
-	l.rates.of(e.Semaphore, e.Semaphore.Name()).count(now, e.Full != nil)
+	l.rates.of(e.Semaphore, e.Semaphore.Name(), false).count(now, e.Full != nil)
+	if e.Full != nil {
+		l.refused.add(refusal{e.Semaphore.Name(), e.Key}, now)
+	}
 }
 
 func (l *Live) server(e *core.ServerEvent, now time.Time) {

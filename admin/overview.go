@@ -33,6 +33,7 @@ type figures struct {
 	Since   time.Time
 	Servers []serverRow
 	Memory  bool
+	Pulse   inspect.Pulse
 	// Unknown is why Redis did not answer the page, in a few words and in full.
 	Unknown, Fault string
 	Advice         string
@@ -79,7 +80,8 @@ func (a *Admin) now(ctx context.Context) figures {
 	now := time.Now()
 	f := figures{At: now, Started: a.started, Memory: a.hub.Nodes == nil}
 	f.Host, _ = os.Hostname()
-	if err := a.probe(ctx); err != nil {
+	var err error
+	if f.Pulse, err = a.inspector.Pulse(ctx); err != nil {
 		f.Unknown, f.Fault, f.Advice = inspect.Cause(err), inner(err), inspect.Advice(err)
 		f.Misconfigured = errors.Is(err, core.ErrMisconfigured)
 	}
@@ -125,15 +127,6 @@ func (a *Admin) now(ctx context.Context) figures {
 		f.Changes = append(f.Changes, row)
 	}
 	return f
-}
-
-// probe asks Redis whether it decides, without spending anything.
-func (a *Admin) probe(ctx context.Context) error {
-	d, err := a.cfg.Gate.Peek(ctx, a.asks)
-	if err == nil {
-		err = d.Cause
-	}
-	return err
 }
 
 // servers returns the servers of Redis that this process has asked.

@@ -20,6 +20,7 @@ const maxMinutes = 256
 // minute is what one policy or semaphore has admitted and denied.
 type minute struct {
 	name             string
+	shadow           bool // what it denies is admitted
 	admitted, denied counter
 }
 
@@ -32,7 +33,7 @@ func (s *minute) count(now time.Time, denied bool) {
 }
 
 // of returns the minute of a policy or a semaphore.
-func (r *rates) of(id any, name string) *minute {
+func (r *rates) of(id any, name string, shadow bool) *minute {
 	if s, ok := r.minutes.Load(id); ok {
 		return s.(*minute)
 	}
@@ -40,7 +41,7 @@ func (r *rates) of(id any, name string) *minute {
 		r.n.Add(-1)
 		return &r.others
 	}
-	s, found := r.minutes.LoadOrStore(id, &minute{name: name})
+	s, found := r.minutes.LoadOrStore(id, &minute{name: name, shadow: shadow})
 	if found {
 		r.n.Add(-1)
 	}
@@ -50,6 +51,7 @@ func (r *rates) of(id any, name string) *minute {
 // rate is a minute of one name.
 type rate struct {
 	Name             string
+	Shadow           bool
 	Denied           [history]int64 // in each second
 	Denials, Admits  int64          // in the minute
 	DeniedNow        int64          // in the last whole second
@@ -57,7 +59,15 @@ type rate struct {
 	PercentOfTheName int64 // of the decisions of the minute, those that deny
 }
 
-// read returns a minute of each name, those with most denials first. Policies of one name, and
+// refusals returns the denials in the minute, or -1 for one in Shadow, which refuses nobody.
+func (r *rate) refusals() int64 {
+	if r.Shadow {
+		return -1
+	}
+	return r.Denials
+}
+
+// read returns a minute of each name, those that refused most first. Policies of one name, and
 // those beyond maxMinutes, are taken together.
 func (r *rates) read(now time.Time) []rate {
 	byName := make(map[string]*rate)
@@ -65,7 +75,7 @@ func (r *rates) read(now time.Time) []rate {
 		name := cmp.Or(s.name, "all others")
 		one := byName[name]
 		if one == nil {
-			one = &rate{Name: name}
+			one = &rate{Name: name, Shadow: s.shadow}
 			byName[name] = one
 		}
 		for i, n := range s.denied.read(now) {
@@ -86,7 +96,7 @@ func (r *rates) read(now time.Time) []rate {
 		all = append(all, *one)
 	}
 	slices.SortFunc(all, func(a, b rate) int {
-		return cmp.Or(cmp.Compare(b.Denials, a.Denials), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.refusals(), a.refusals()), cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }

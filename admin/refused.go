@@ -82,6 +82,18 @@ func (r *refused) most(n int, now time.Time) (all []count, since time.Time) {
 	return all[:min(n, len(all))], cmp.Or(r.earlierSince, r.since)
 }
 
+// of returns how often a key was denied at least, and since when.
+func (r *refused) of(who refusal, now time.Time) (times int64, since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn(now)
+	for _, s := range []*sketch{&r.now, &r.earlier} {
+		all, over := s.of(who)
+		times += all - over
+	}
+	return times, cmp.Or(r.earlierSince, r.since)
+}
+
 // maxCounts is how many keys a sketch counts.
 const maxCounts = 256
 

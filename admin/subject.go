@@ -77,6 +77,8 @@ type limitRow struct {
 	Tenant                         string
 	LimitText                      string
 	UsedPercent, HeldPercent       int64
+	Refused                        int64 // at least, as this process has seen it, since
+	RefusedSince                   time.Time
 }
 
 // slotsRow is how a key stands at a semaphore.
@@ -125,7 +127,7 @@ func (v *subjectView) fill(a *Admin, s *inspect.Subject) {
 		if r.Slots != nil {
 			v.Waits, v.Rejects = v.Waits || r.Slots.Waits, v.Rejects || r.Slots.Refuses
 		}
-		row := reasonRow{Text: r.Text(), Opens: r.Opens, Slot: r.Slots != nil}
+		row := reasonRow{Text: r.Text(a.name), Opens: r.Opens, Slot: r.Slots != nil}
 		if !v.counts(r) {
 			v.Decided = append(v.Decided, row)
 			continue
@@ -229,6 +231,9 @@ func (a *Admin) rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
 	if len(s.Tenants) > 0 && !row.Blocks {
 		row.Tenant = s.Tenants[0].Name
 		row.LimitText = a.inspector.LimitText(s, l)
+	}
+	if live := a.cfg.Live; live != nil {
+		row.Refused, row.RefusedSince = live.refused.of(refusal{l.Policy.Name(), l.Key}, time.Now())
 	}
 	row.UsedPercent = percent(l.Result.Used, l.Result.Limit)
 	row.HeldPercent = percent(l.Result.Held, l.Result.Limit)

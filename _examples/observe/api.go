@@ -9,10 +9,10 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
-	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/plans"
 )
 
-// tenants are the customers of the API. The page shows these names for the hashes in keys.
+// tenants are the customers of the API.
 var tenants = []string{"acme", "globex", "initech", "umbrella"}
 
 // api is an API, and what operators ask about.
@@ -20,12 +20,12 @@ type api struct {
 	http.Handler
 	policies []*core.Policy
 	running  *semaphore.Semaphore
-	tenant   func(*http.Request) (string, error) // the key of the client
 }
 
-// newAPI returns an API with a limit for each tenant, and a cap on its exports that run at a time. The
-// observer is told of each request that a Guard refuses too.
-func newAPI(gate *core.Gate, watch func(context.Context, core.Event)) (*api, error) {
+// newAPI returns an API with a limit for each tenant, and a cap on its exports that run at a time. An
+// operator may give a tenant another limit, which the book tells. The observer is told of each request
+// that a Guard refuses too.
+func newAPI(gate *core.Gate, book *plans.Book, watch func(context.Context, core.Event)) (*api, error) {
 	perTenant, err := core.NewPolicy(core.PolicyConfig{
 		Name: "reports", Algorithm: core.TokenBucket{Rate: 60, Per: time.Minute, Burst: 20},
 	})
@@ -43,9 +43,12 @@ func newAPI(gate *core.Gate, watch func(context.Context, core.Event)) (*api, err
 	if err != nil {
 		return nil, err
 	}
-	tenant := keyfunc.Must(keyfunc.Header("X-Tenant")) // in a real API, what authentication has verified
+	tenant := func(r *http.Request) (string, error) { // in a real API, what authentication has verified
+		return r.Header.Get("X-Tenant"), nil
+	}
 	reports, err := nethttp.NewGuard(nethttp.Config{
 		Gate:    gate,
+		Plan:    book.Plan(tenant),
 		Rules:   []nethttp.Rule{{Policy: perTenant, Key: tenant}, {Policy: stricter, Key: tenant}},
 		Observe: watch,
 	})
@@ -66,7 +69,7 @@ func newAPI(gate *core.Gate, watch func(context.Context, core.Event)) (*api, err
 	mux := http.NewServeMux()
 	mux.Handle("GET /reports", reports.Handler(http.HandlerFunc(report)))
 	mux.Handle("GET /exports", exports.Handler(http.HandlerFunc(export)))
-	return &api{mux, []*core.Policy{perTenant, stricter}, running, tenant}, nil
+	return &api{mux, []*core.Policy{perTenant, stricter}, running}, nil
 }
 
 func report(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "your report") }
@@ -78,13 +81,4 @@ func export(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "your export")
 	case <-r.Context().Done(): // the client has left, or an operator has evicted it
 	}
-}
-
-// keyOf returns the key of a tenant.
-func (a *api) keyOf(tenant string) (core.Key, error) {
-	hashed, err := a.tenant(&http.Request{Header: http.Header{"X-Tenant": {tenant}}})
-	if err != nil {
-		return core.Key{}, err
-	}
-	return core.NewKey(hashed)
 }

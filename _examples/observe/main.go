@@ -25,6 +25,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/plans"
 )
 
 func main() {
@@ -42,18 +43,27 @@ func run() error {
 		return err
 	}
 	defer watch.close()
-	gate, err := newGate(ctx, core.Config{Observe: watch.observe})
+	client, err := connect(os.Getenv("REDIS_URL"))
 	if err != nil {
 		return err
 	}
+	gate, err := newGate(ctx, client, core.Config{Observe: watch.observe})
+	if err != nil {
+		return err
+	}
+	book, err := newBook(client, watch.observe)
+	if err != nil {
+		return err
+	}
+	defer book.Close()
 	if err := watch.metrics.Watch(gate); err != nil {
 		return err
 	}
-	api, err := newAPI(gate, watch.observe)
+	api, err := newAPI(gate, book, watch.observe)
 	if err != nil {
 		return err
 	}
-	page, err := newPage(gate, api, watch)
+	page, err := newPage(gate, book, api, watch)
 	if err != nil {
 		return err
 	}
@@ -113,11 +123,10 @@ func serve(ctx context.Context, handlers map[net.Listener]http.Handler) error {
 	return errors.Join(errs...)
 }
 
-// newGate returns a Gate on Redis at REDIS_URL, or in memory if that is not set.
-func newGate(ctx context.Context, cfg core.Config) (*core.Gate, error) {
-	url := os.Getenv("REDIS_URL")
+// connect returns a client of the Redis at a URL, or nil if that is empty.
+func connect(url string) (redis.UniversalClient, error) {
 	if url == "" {
-		return core.NewMemory(cfg)
+		return nil, nil
 	}
 	options, err := redis.ParseURL(url)
 	if err != nil {
@@ -125,7 +134,15 @@ func newGate(ctx context.Context, cfg core.Config) (*core.Gate, error) {
 	}
 	options.ContextTimeoutEnabled = true // a decision ends at its deadline
 	options.DialerRetries = 1            // the gate has its own circuit breaker
-	gate, err := core.NewRedis(redis.NewClient(options), cfg)
+	return redis.NewClient(options), nil
+}
+
+// newGate returns a Gate on Redis, or in memory without a client.
+func newGate(ctx context.Context, client redis.UniversalClient, cfg core.Config) (*core.Gate, error) {
+	if client == nil {
+		return core.NewMemory(cfg)
+	}
+	gate, err := core.NewRedis(client, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -133,4 +150,14 @@ func newGate(ctx context.Context, cfg core.Config) (*core.Gate, error) {
 		log.Print(err) // the policies' failure modes decide until Redis answers
 	}
 	return gate, nil
+}
+
+// newBook returns the plans of the tenants. All have the same, whose limits are those of the policies,
+// until an operator sets an override.
+func newBook(client redis.UniversalClient, watch func(context.Context, core.Event)) (*plans.Book, error) {
+	set, err := plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{"free": {}}})
+	if err != nil {
+		return nil, err
+	}
+	return plans.New(plans.Config{Set: set, Client: client, Observe: watch})
 }

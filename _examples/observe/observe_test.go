@@ -41,12 +41,14 @@ type example struct{ api, operators *httptest.Server }
 // which it refuses.
 func start(t *testing.T) example {
 	t.Helper()
-	t.Setenv("REDIS_URL", "redis://"+redistest.Start(t).Addr)
+	client := gatetest.Must(connect("redis://" + redistest.Start(t).Addr))(t)
 	watch := gatetest.Must(newObservers())(t)
-	gate := gatetest.Must(newGate(t.Context(), core.Config{Observe: watch.observe, Timeout: time.Minute}))(t)
+	gate := gatetest.Must(newGate(t.Context(), client, core.Config{Observe: watch.observe, Timeout: time.Minute}))(t)
 	gatetest.NoError(t, watch.metrics.Watch(gate))
-	api := gatetest.Must(newAPI(gate, watch.observe))(t)
-	page := gatetest.Must(newPage(gate, api, watch))(t)
+	book := gatetest.Must(newBook(client, watch.observe))(t)
+	t.Cleanup(book.Close)
+	api := gatetest.Must(newAPI(gate, book, watch.observe))(t)
+	page := gatetest.Must(newPage(gate, book, api, watch))(t)
 	e := example{httptest.NewServer(api), httptest.NewServer(watch.handler(page))}
 	t.Cleanup(func() {
 		e.api.Close()
@@ -152,8 +154,8 @@ func TestConfigurationOfPrometheus(t *testing.T) {
 	}
 }
 
-// The page finds a tenant by the name that is hashed in keys, and says until when it is denied. With
-// the traffic of the example, it names tenants and shows who holds a slot.
+// With the traffic of the example, the page names tenants, and says until when one is denied, who holds
+// a slot and how fast Redis is.
 func TestPageShowsTenantsAndSlots(t *testing.T) {
 	e := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -161,9 +163,9 @@ func TestPageShowsTenantsAndSlots(t *testing.T) {
 	go func() { defer close(left); traffic(ctx, e.api.URL) }()
 	t.Cleanup(func() { cancel(); <-left })
 	for path, wants := range map[string][]string{
-		"/page/":                   {"Refused most", ">acme</a>"},
+		"/page/":                   {"Refused most", ">acme</a>", "A PING took"},
 		"/page/subject?key=nobody": {"next request passes"},
-		"/page/subject?key=acme":   {"Denied until", "Holders of acme", "route: /exports", "method: GET", "Evict acme, held for"},
+		"/page/subject?key=acme":   {"Denied until", "acme has used 20 of 20 requests of reports.", "Override reports", "Holders of acme", "route: /exports", "method: GET", "Evict acme, held for"},
 	} {
 		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) { // polls
 			response := gatetest.Must(http.Get(e.operators.URL + path))(t)

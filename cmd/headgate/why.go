@@ -178,7 +178,7 @@ func verdictOf(s *inspect.Subject) *verdictView {
 	for i := range s.Why.Reasons {
 		r := &s.Why.Reasons[i]
 		one := reasonView{
-			Rule: r.Rule(), Text: r.Text(), RetryAfter: seconds(r.RetryAfter), Opens: stamp(r.Opens),
+			Rule: r.Rule(), Text: r.Text(formatKey), RetryAfter: seconds(r.RetryAfter), Opens: stamp(r.Opens),
 			IsSlot: r.Slots != nil,
 		}
 		if r.Limit != nil {

@@ -58,7 +58,7 @@ func (s *Semaphore) take(
 			l, source, err = s.fail(ctx, r, q, start, &waited, err)
 		}
 		if !errors.Is(err, errBack) {
-			told := AcquireEvent{Source: source, Err: err, Waited: waited}
+			told := AcquireEvent{Key: r.innermost(), Source: source, Err: err, Waited: waited}
 			l, err = s.observe(ctx, l, told, cause, start)
 			return l, waited, err
 		}

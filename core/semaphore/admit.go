@@ -127,7 +127,7 @@ func (c *claim) take(paid *core.Reservation, cause error) bool {
 	var l *Lease
 	if c.slot.Answered {
 		l = c.granted(c.ctx, c.hub.Leases, c.slot.Scope, c.wanted, c.slot.Grant, c.start)
-		l, c.none = c.observe(c.ctx, l, AcquireEvent{Source: c.source()}, nil, c.start)
+		l, c.none = c.observe(c.ctx, l, AcquireEvent{Key: c.asked.innermost(), Source: c.source()}, nil, c.start)
 	} else {
 		var waited bool
 		l, waited, c.none = c.takeWatched(c.ctx, &c.asked, c.wanted, cause, c.slot.Missed)
@@ -145,7 +145,7 @@ func (c *claim) take(paid *core.Reservation, cause error) bool {
 func (c *claim) end() (*Lease, error) {
 	switch {
 	case c.slot.Refused():
-		full := AcquireEvent{Source: c.source(), Err: c.full(c.wanted, c.slot.Grant)}
+		full := AcquireEvent{Key: c.asked.innermost(), Source: c.source(), Err: c.full(c.wanted, c.slot.Grant)}
 		_, c.none = c.observe(c.ctx, nil, full, nil, c.start)
 	case c.again != nil:
 		*c.decision = *c.again

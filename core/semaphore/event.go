@@ -12,6 +12,8 @@ import (
 // AcquireEvent is an Acquire, or the slot of an Admit. It is a core.Event.
 type AcquireEvent struct {
 	Semaphore *Semaphore
+	// Key is that of the innermost cap.
+	Key core.Key
 	// Source says who granted or denied the slot. It is core.SourceNone if nobody did.
 	Source core.Source
 	// Full is why there was no room. That is no error.

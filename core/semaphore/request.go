@@ -118,6 +118,8 @@ func (r *Request) lease(s *Semaphore) (lease.Request, error) {
 	return q, nil
 }
 
+func (r *Request) innermost() core.Key { return r.Caps[len(r.Caps)-1].Key }
+
 // check returns what is wrong with cap i.
 func (r *Request) check(i int, c *Cap) error {
 	switch {

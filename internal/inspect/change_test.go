@@ -97,8 +97,8 @@ func TestBlockAndUnblock(t *testing.T) {
 		noError(t, i.Block(t.Context(), bans, key, 90*time.Minute))
 		why := lookup(t, i, key).Why
 		if len(why.Reasons) != 1 || why.RetryAfter > 90*time.Minute || why.RetryAfter < 89*time.Minute ||
-			why.Reasons[0].Text() != "bans blocks k/<script> for 1 h 30 min." {
-			t.Errorf("%+v: %s", why, why.Reasons[0].Text())
+			why.Reasons[0].Text(inspect.FormatKey) != "bans blocks k/<script> for 1 h 30 min." {
+			t.Errorf("%+v: %s", why, why.Reasons[0].Text(inspect.FormatKey))
 		}
 		blocked, err := i.Blocked(t.Context(), bans, 10)
 		if err != nil || len(blocked) != 1 || blocked[0].Key != key {

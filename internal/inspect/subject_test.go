@@ -99,7 +99,7 @@ func TestSubject(t *testing.T) {
 			"acme/bob has used 5 of 5 requests of search.",
 			"acme holds 2 of 2 slots of streams, and 3 wait.",
 		} {
-			gatetest.Equal(t, why.Reasons[at].Text(), want, "reason")
+			gatetest.Equal(t, why.Reasons[at].Text(inspect.FormatKey), want, "reason")
 		}
 	})
 }
@@ -189,8 +189,8 @@ func TestNeverOpens(t *testing.T) {
 			"beta denies everything to k.",
 		}
 		for at, r := range why.Reasons {
-			if r.Text() != want[at] || r.RetryAfter != core.Never || !r.Opens.IsZero() {
-				t.Errorf("%q, %v, %v", r.Text(), r.RetryAfter, r.Opens)
+			if r.Text(inspect.FormatKey) != want[at] || r.RetryAfter != core.Never || !r.Opens.IsZero() {
+				t.Errorf("%q, %v, %v", r.Text(inspect.FormatKey), r.RetryAfter, r.Opens)
 			}
 		}
 		if len(why.Reasons) != 3 || why.RetryAfter != core.Never || !why.Opens.IsZero() {

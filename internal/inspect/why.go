@@ -125,25 +125,25 @@ func (r *Reason) Rule() string {
 	return r.Limit.Policy.Name()
 }
 
-// Text says in a sentence why the next request would be denied.
-func (r *Reason) Text() string {
+// Text says in a sentence why the next request would be denied, with keys as name writes them.
+func (r *Reason) Text(name func(core.Key) string) string {
 	if r.Slots != nil {
-		return r.Slots.why()
+		return r.Slots.why(name)
 	}
 	l := r.Limit
-	at, name := FormatKey(l.Key), l.Policy.Name()
+	at, policy := name(l.Key), l.Policy.Name()
 	switch _, deny := l.Algorithm.(core.DenyAll); {
 	case deny:
-		return fmt.Sprintf("%s denies everything to %s.", name, at)
+		return fmt.Sprintf("%s denies everything to %s.", policy, at)
 	case l.Result.Source == core.SourceClosed:
-		return fmt.Sprintf("Redis does not answer, and %s is closed meanwhile.", name)
+		return fmt.Sprintf("Redis does not answer, and %s is closed meanwhile.", policy)
 	case l.Result.Source == core.SourceOverload:
-		return fmt.Sprintf("This process cannot ask Redis about %s in time.", name)
+		return fmt.Sprintf("This process cannot ask Redis about %s in time.", policy)
 	case l.Blocks():
-		return fmt.Sprintf("%s blocks %s for %s.", name, at, Wait(r.RetryAfter))
+		return fmt.Sprintf("%s blocks %s for %s.", policy, at, Wait(r.RetryAfter))
 	}
 	used := fmt.Sprintf("%s has used %s of %s %s of %s", at,
-		Number(l.Result.Used), Number(l.Result.Limit), l.Policy.Unit(), name)
+		Number(l.Result.Used), Number(l.Result.Limit), l.Policy.Unit(), policy)
 	switch {
 	case l.Cost > l.Result.Limit:
 		return fmt.Sprintf("A request costs %s, more than the limit: %s.", Number(l.Cost), used)
@@ -154,7 +154,7 @@ func (r *Reason) Text() string {
 }
 
 // why says what the slots lack.
-func (s *Slots) why() string {
+func (s *Slots) why(name func(core.Key) string) string {
 	for i := len(s.Caps) - 1; i >= 0; i-- {
 		if c := &s.Caps[i]; c.IsFull() {
 			waits := "nobody waits"
@@ -162,7 +162,7 @@ func (s *Slots) why() string {
 				waits = fmt.Sprintf("%d wait", c.Waiting)
 			}
 			return fmt.Sprintf("%s holds %d of %d slots of %s, and %s.",
-				FormatKey(c.Key), c.Used, c.Limit, s.Semaphore.Name(), waits)
+				name(c.Key), c.Used, c.Limit, s.Semaphore.Name(), waits)
 		}
 	}
 	return fmt.Sprintf("Others wait for a slot of %s before it.", s.Semaphore.Name())
