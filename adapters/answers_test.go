@@ -97,6 +97,7 @@ func TestAnswersAreRepeated(t *testing.T) {
 			cfg: nethttp.ReplayConfig{Answers: nethttp.Answers{MaxBytes: 4}}},
 		{name: "a larger retry", handler: says(200, "", "ok"), retry: "pay 10", status: 422,
 			cfg: nethttp.ReplayConfig{Answers: nethttp.Answers{MaxBytes: 5}}},
+		{name: "a part of a file", handler: says(206, "Content-Range: bytes 0-1/4", "ab")},
 		{name: "a file", handler: func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) }},
 		{name: "a file that is too large", why: "too-large", cfg: nethttp.ReplayConfig{Answers: nethttp.Answers{MaxBytes: 100}},
 			handler: func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) }},

@@ -21,8 +21,8 @@ import (
 
 // Answers says what a Replay keeps of the answers of handlers, so that it can repeat them. The zero
 // value keeps the status, a body of up to 256 KiB and the headers Cache-Control, Content-Disposition,
-// Content-Encoding, Content-Language, Content-Location, Content-Type, ETag, Last-Modified, Link and
-// Location.
+// Content-Encoding, Content-Language, Content-Location, Content-Range, Content-Type, ETag, Last-Modified,
+// Link and Location.
 type Answers struct {
 	// Headers are kept too. Set-Cookie is kept only if it is named here: a cookie is for the client of
 	// the first request.
@@ -45,7 +45,7 @@ const (
 // usualHeaders are those that Answers names.
 var usualHeaders = []string{
 	"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location",
-	"Content-Type", "Etag", "Last-Modified", "Link", "Location",
+	"Content-Range", "Content-Type", "Etag", "Last-Modified", "Link", "Location",
 }
 
 // keeper keeps answers as Answers says.
