@@ -559,6 +559,31 @@ func TestEarlyHintsPass(t *testing.T) {
 	}
 }
 
+// A handler that passes its server's limits on, and lets the server write the status, is such a proxy too.
+func TestLimitsWithoutStatus(t *testing.T) {
+	for name, send := range map[string]func(w http.ResponseWriter){
+		"nothing": func(http.ResponseWriter) {},
+		"bytes":   func(w http.ResponseWriter) { _, _ = w.Write([]byte("ok")) },
+		"text":    func(w http.ResponseWriter) { _, _ = io.WriteString(w, "ok") },
+		"copy":    func(w http.ResponseWriter) { _, _ = io.Copy(w, strings.NewReader("ok")) },
+		"flush":   func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, fw framework) {
+				f := newFixture(t)
+				root := f.spoken(nethttp.Legacy{}, core.PolicyConfig{Algorithm: core.PerMinute(3)})
+				f.serve(fw.build, &app{root: root, routes: []route{{"GET", "/users/{id}", func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Add("X-Ratelimit-Limit", "5000")
+					send(w)
+				}}}}, false)
+				if got := f.ask("GET /users/1").Header["X-Ratelimit-Limit"]; len(got) != 1 || got[0] != "3" {
+					t.Errorf("%q", got)
+				}
+			})
+		})
+	}
+}
+
 // What a handler does to the Guard's headers on purpose stays.
 func TestHandlerChangesLimits(t *testing.T) {
 	each(t, func(t *testing.T, fw framework) {

@@ -70,6 +70,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 		x.Record(nil, nil)
 		c.Writer = w
 		c.Next()
+		w.begin()
 		returned = true
 	}
 }
@@ -122,14 +123,23 @@ func (w *writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// begin is called before gin sends the header, which may change until then.
+func (w *writer) begin() {
+	if !w.Written() {
+		w.x.RestoreHeaders(w.ResponseWriter.Header(), w.Status())
+	}
+}
+
 // WriteHeaderNow implements gin.ResponseWriter.
 func (w *writer) WriteHeaderNow() {
+	w.begin()
 	w.ResponseWriter.WriteHeaderNow()
 	w.x.Record([]byte{}, nil)
 }
 
 // Write implements http.ResponseWriter.
 func (w *writer) Write(p []byte) (int, error) {
+	w.begin()
 	n, err := w.ResponseWriter.Write(p)
 	w.x.Wrote(int64(n))
 	if w.x.Record(p, err) {
@@ -140,6 +150,7 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // WriteString implements io.StringWriter.
 func (w *writer) WriteString(s string) (int, error) {
+	w.begin()
 	n, err := w.ResponseWriter.WriteString(s)
 	w.x.Wrote(int64(n))
 	if w.x.Watches() && w.x.Record([]byte(s), err) {
@@ -150,6 +161,7 @@ func (w *writer) WriteString(s string) (int, error) {
 
 // Flush implements http.Flusher.
 func (w *writer) Flush() {
+	w.begin()
 	w.x.RecordStream()
 	w.ResponseWriter.Flush()
 }

@@ -56,6 +56,9 @@ func (x *Exchange) FinishWritten(r *http.Request, returned bool) *http.Request {
 	if !returned || x.seen.status == 0 && r.Context().Err() != nil {
 		x.Fail()
 	}
+	if returned && x.seen.status == 0 && x.w != nil { // the server sends the header
+		x.RestoreHeaders(x.w.Header(), http.StatusOK)
+	}
 	return x.Finish(r, x.seen.code(returned))
 }
 
