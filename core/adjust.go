@@ -195,9 +195,7 @@ func (g *Gate) adjust(
 		return 0, err
 	}
 	var c charge
-	c.at(asked.Key, from)
-	c.Limit = quota
-	c.policy = p
+	c.at(asked.Key, from, quota)
 	c.Adjustment = &k
 	kind := from.kind
 	kind.Adjusts = op != algorithm.AtLeast || p.adjusts()
@@ -273,9 +271,8 @@ func (g *Gate) giveTo(ctx context.Context, asked Charge, units int64) (given int
 	var ops []request.Request
 	step := func(op algorithm.Operation, cost algorithm.Cost) *request.Charge {
 		var c charge
-		c.at(asked.Key, from)
+		c.at(asked.Key, from, limit)
 		c.Kind = c.Bare() // what is held does not change
-		c.Limit = limit
 		c.Cost = cost
 		c.Reply = []int64{algorithm.AnyReceipt}
 		ops = append(ops, request.Request{Op: op, Charges: []*request.Charge{&c.Charge}})

@@ -140,7 +140,7 @@ func answer(ctx context.Context, g *Gate, p *Policy, key Key) ([]byte, error) {
 		return nil, err
 	}
 	var c charge
-	c.at(key, p.own)
+	c.at(key, p.own, nil)
 	return g.store.Answer(g.bound(ctx), &c.Charge)
 }
 
@@ -189,8 +189,7 @@ func heed(g *Gate, p *Policy, key Key, rest time.Duration, reason int64) {
 	}
 	b := p.own.current().(*algorithm.Block)
 	var c charge
-	c.at(key, p.own)
-	c.Limit = b
+	c.at(key, p.own, b)
 	c.Cost = b.ByHand(rest, reason)
 	requests := []request.Request{{Op: algorithm.Force, Charges: []*request.Charge{&c.Charge}}}
 	_ = g.local.Decide(context.Background(), requests) // memory does not fail

@@ -167,10 +167,8 @@ func (b *Blocklist) send(
 	}
 	block := b.policy.own.current().(*algorithm.Block) // as NewBlocklist has checked
 	c := new(charge)
-	c.at(key, b.policy.own)
-	c.Kind = &request.Kind{Suffix: c.Suffix} // by hand, a shadow blocks too
-	c.Limit = block
-	c.policy = b.policy
+	c.at(key, b.policy.own, block)
+	c.Kind = &request.Kind{Suffix: c.Suffix, Hash: c.Hash} // by hand, a shadow blocks too
 	requests := []request.Request{{Charges: []*request.Charge{&c.Charge}}}
 	ask(&requests[0], block)
 	err := b.gate.send(b.gate.bound(ctx), requests)

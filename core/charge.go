@@ -72,10 +72,8 @@ const (
 // charge is one that a store decides.
 type charge struct {
 	request.Charge
-	policy *Policy
-	given  string    // Key.given
-	own    Algorithm // of this charge, or nil
-	from   *limit
+	from  *limit
+	given string // Key.given
 
 	asked  int64 // units, before they are clamped
 	clamps bool  // Charge.Clamp
@@ -95,28 +93,24 @@ var inquiries = sync.Pool{New: func() any { return new(inquiry) }}
 
 func newInquiry(op algorithm.Operation, bound int64, began moment) *inquiry {
 	p := inquiries.Get().(*inquiry)
-	p.op = op
-	p.began = began
-	p.whole[0].Op = op
-	p.whole[0].Bound = bound
+	r := &p.whole[0]
+	*r = request.Request{Op: op, Bound: bound, Charges: r.Charges[:0], Buffer: r.Buffer, Work: r.Work}
+	*p = inquiry{op: op, began: began, place: p.place[:0], wire: p.wire[:0], whole: p.whole}
 	return p
 }
 
 // release lets the inquiry be used again with the memory that it has. Keys may be long, so it keeps none.
 func (p *inquiry) release() {
 	clear(p.wire)
-	r := &p.whole[0]
-	*r = request.Request{Charges: r.Charges[:0], Buffer: r.Buffer, Work: r.Work}
-	*p = inquiry{place: p.place[:0], wire: p.wire[:0], whole: p.whole}
 	inquiries.Put(p)
 }
 
 // limit is an algorithm that is compiled for one policy.
 type limit struct {
 	compiled
-	own  Algorithm
-	kind request.Kind // has no suffix if there is no state
-	hash uint64       // of the suffix
+	policy *Policy
+	own    Algorithm
+	kind   request.Kind // has no suffix if there is no state
 }
 
 // current returns the limit that holds now. It is nil without state.
@@ -221,7 +215,7 @@ func (p *inquiry) add(a *Charge) error {
 		return nil
 	}
 	for at := range p.wire {
-		if c := &p.wire[at]; c.policy == a.Policy && c.Key == a.Key.path && c.Suffix == from.kind.Suffix {
+		if c := &p.wire[at]; c.from.policy == a.Policy && c.Key == a.Key.path && c.Suffix == from.kind.Suffix {
 			p.place = append(p.place, int8(at))
 			return c.join(a, from)
 		}
@@ -229,12 +223,8 @@ func (p *inquiry) add(a *Charge) error {
 	p.place = append(p.place, int8(len(p.wire)))
 	p.wire = p.wire[:len(p.wire)+1]
 	c := &p.wire[len(p.wire)-1] // is filled in here, because it is large
-	c.policy = a.Policy
-	c.given = a.Key.given
-	c.own = a.Limit
-	c.Limit = current
+	c.at(a.Key, from, current)
 	c.asked = a.units()
-	c.at(a.Key, from)
 	c.price(a.Clamp)
 	p.beside = p.beside || c.Alone()
 	p.whole[0].Charges = append(p.whole[0].Charges, &c.Charge)
@@ -253,7 +243,7 @@ func (p *inquiry) addStateless(a *Charge, from *limit) {
 
 // join adds the cost of an asked charge to one on the same state. One state has one limit.
 func (c *charge) join(a *Charge, from *limit) error {
-	if c.from != from && !sameLimit(c.own, a.Limit) {
+	if c.from != from && !sameLimit(c.from.own, from.own) {
 		return fmt.Errorf("%w: two limits of %s for one key", ErrCharge, a.Policy.name)
 	}
 	c.asked = min(c.asked, math.MaxInt64-a.units()) + a.units()
@@ -282,7 +272,8 @@ func (g *Gate) raise(ctx context.Context, p *inquiry) {
 		look := *c
 		look.Units = 0
 		look.Cost = look.Limit.Cost(0)
-		look.Kind = &request.Kind{Suffix: c.Suffix, Label: c.Label, Shadow: c.Shadow, Adjusts: true}
+		look.Kind = c.Bare()
+		look.Kind.Adjusts = true
 		one := []request.Request{{Op: algorithm.Peek, Charges: []*request.Charge{&look.Charge}}}
 		if g.send(ctx, one) != nil {
 			c.Units = c.asked
@@ -294,14 +285,15 @@ func (g *Gate) raise(ctx context.Context, p *inquiry) {
 	}
 }
 
-// at names the charge's state.
-func (c *charge) at(key Key, from *limit) {
+// at names the state of a zero charge, and the limit that holds for it.
+func (c *charge) at(key Key, from *limit, current algorithm.Limit) {
+	c.from = from
+	c.given = key.given
+	c.Kind = &from.kind
 	c.Key = key.path
 	c.Outer = key.outer
-	c.Kind = &from.kind
-	c.from = from
 	c.KeyHash = key.sum
-	c.Hash = c.KeyHash ^ from.hash
+	c.Limit = current
 }
 
 // of returns the charge that a request holds.

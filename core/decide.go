@@ -175,7 +175,7 @@ func (g *Gate) requests(
 	// Parts whose policies denied last come first, because they are the most likely to deny.
 	denied := func(part []*request.Charge) (last int64) {
 		for _, c := range part {
-			last = max(last, p.of(c).policy.lastDenial.Load())
+			last = max(last, p.of(c).from.policy.lastDenial.Load())
 		}
 		return last
 	}
@@ -262,7 +262,7 @@ func (g *Gate) conclude(
 func (g *Gate) rememberDenial(p *inquiry) {
 	for i := range p.wire {
 		if c := &p.wire[i]; c.answered() && !c.Fits {
-			c.policy.lastDenial.Store(g.denials.Add(1))
+			c.from.policy.lastDenial.Store(g.denials.Add(1))
 		}
 	}
 }
@@ -284,7 +284,7 @@ func (g *Gate) sendLifting(ctx context.Context, requests []request.Request) erro
 	for i := range requests {
 		for _, c := range requests[i].Charges {
 			if requests[i].Op != algorithm.Reserve || c.Units > 0 { // what only asks changes nothing
-				keys = append(keys, c.Hash)
+				keys = append(keys, c.StateHash())
 			}
 		}
 	}

@@ -201,7 +201,7 @@ func (r *Result) read(c *charge, p *inquiry, cause error) {
 		fits = r.reserve(c, &reading, p.whole[0].Bound)
 	}
 	if c.Held > 0 {
-		reading.Await(c.Held, c.Units, limit.Capacity(), c.policy.held.Wait(c.policy.hold))
+		reading.Await(c.Held, c.Units, limit.Capacity(), c.from.policy.held.Wait(c.from.policy.hold))
 	}
 	r.Allowed = fits
 	r.Known = true
@@ -221,7 +221,7 @@ func (r *Result) read(c *charge, p *inquiry, cause error) {
 	}
 	if c.local {
 		r.Source = SourceLocal
-		if r.RetryAfter == Never && (c.Units <= c.whole || c.policy.raisable) {
+		if r.RetryAfter == Never && (c.Units <= c.whole || c.from.policy.raisable) {
 			r.RetryAfter = closedRetry // only the share of this process is too small, or it knows no raise
 		}
 	}

@@ -118,7 +118,7 @@ func (c *denialCache) put(p *inquiry, charges []Charge, from int, cost int64, d 
 				return // no reply tells when it is forgotten
 			}
 			k.limits[i].limit = one.Limit
-			k.keys = append(k.keys, p.wire[at].Hash)
+			k.keys = append(k.keys, p.wire[at].StateHash())
 		}
 	}
 	// Redis decided between began and told. The denial ends counted from began, and its waits count

@@ -100,7 +100,7 @@ func (g *Gate) Values() map[string]string {
 // Collide gives the keys of these policies the same hashes in memory.
 func Collide(policies ...*Policy) {
 	for _, p := range policies {
-		p.own.hash = 0
+		p.own.kind.Hash = 0
 	}
 }
 

@@ -97,10 +97,10 @@ func (c *charge) mode(cause error) FailureMode {
 		return FailOpen
 	case errors.Is(cause, ErrMisconfigured):
 		return FailClosed
-	case errors.Is(cause, ErrOverloaded) && c.policy.onFailure == FailLocal:
+	case errors.Is(cause, ErrOverloaded) && c.from.policy.onFailure == FailLocal:
 		return FailClosed
 	}
-	return c.policy.onFailure
+	return c.from.policy.onFailure
 }
 
 // denier is the source of a denial without Redis.

@@ -141,8 +141,8 @@ func (g *Gate) reset(ctx context.Context, charges []Charge) error {
 // forget forgets the state of a limit on a key.
 func (g *Gate) forget(ctx context.Context, key Key, limit *limit) error {
 	var c charge
-	c.at(key, limit)
-	defer g.cache.lifting(c.Hash)()
+	c.at(key, limit, nil)
+	defer g.cache.lifting(c.StateHash())()
 	if g.source == SourceRedis {
 		_ = g.local.Reset(ctx, &c.Charge) // this process's share; memory does not fail
 	}

@@ -90,8 +90,8 @@ func (r *Reservation) holds(c *charge) bool {
 func (r *Reservation) shortest(gone uint32) (shortest time.Duration) {
 	for i := range r.spent {
 		c := &r.spent[i]
-		if gone&(1<<i) == 0 && r.holds(c) && (shortest == 0 || c.policy.hold < shortest) {
-			shortest = c.policy.hold
+		if gone&(1<<i) == 0 && r.holds(c) && (shortest == 0 || c.from.policy.hold < shortest) {
+			shortest = c.from.policy.hold
 		}
 	}
 	return shortest

@@ -122,8 +122,11 @@ func (g *Gate) seed(ctx context.Context, p *inquiry, r *request.Request) error {
 		if !c.Seeds || c.answered() {
 			continue
 		}
-		asked := Charge{Policy: c.policy, Key: c.key(), Limit: c.own}
-		call := g.ledgers.Call(ctx, c.policy, c.Charge.Key+c.Suffix, func(ctx context.Context) error {
+		asked := Charge{Policy: c.from.policy, Key: c.key()}
+		if c.from != asked.Policy.own {
+			asked.Limit = c.from.own
+		}
+		call := g.ledgers.Call(ctx, c.from.policy, c.Charge.Key+c.Suffix, func(ctx context.Context) error {
 			return g.askLedger(ctx, asked)
 		})
 		if slices.Contains(r.Charges, &c.Charge) {

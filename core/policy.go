@@ -167,7 +167,7 @@ func (p *Policy) compile(a Algorithm) (*limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &limit{compiled: c, own: a}
+	l := &limit{compiled: c, policy: p, own: a}
 	if current := c.current(); current != nil {
 		l.kind = request.Kind{
 			Suffix:  ":" + p.name + ":" + current.Tag(),
@@ -176,7 +176,7 @@ func (p *Policy) compile(a Algorithm) (*limit, error) {
 			Adjusts: p.adjusts() && algorithm.QuotaOf(current) != nil,
 		}
 		l.kind.Seeds = l.kind.Adjusts && p.ledger != nil
-		l.hash = maphash.String(hashes, l.kind.Suffix)
+		l.kind.Hash = maphash.String(hashes, l.kind.Suffix)
 		if _, ok := current.(*algorithm.TokenBucket); ok {
 			l.kind.Label = request.LabelOf(l.kind.Suffix)
 		}
@@ -202,11 +202,8 @@ func identity(a Algorithm) (any, bool) {
 	return w, all
 }
 
-// sameLimit reports whether two charges have the same limit of their own, or none.
+// sameLimit reports whether two algorithms are the same limit.
 func sameLimit(a, b Algorithm) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
 	x, ok := identity(a)
 	y, also := identity(b)
 	return ok && also && x == y

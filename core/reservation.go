@@ -177,7 +177,7 @@ func (r *Reservation) settle(ctx context.Context, op Op, actual []int64) error {
 	if first { // Observe may settle it too
 		for i := range r.spent {
 			if c := &r.spent[i]; r.holds(c) {
-				c.policy.held.Add(time.Since(r.hold.began))
+				c.from.policy.held.Add(time.Since(r.hold.began))
 			}
 		}
 		r.gate.tellReservation(ctx, op, r.err, time.Since(start))

@@ -86,7 +86,7 @@ func (g *Gate) watch(p *inquiry, d *Decision, charges []Charge, start time.Time)
 		c := &p.wire[p.place[i]]
 		if span, ok := algorithm.SpanOf(c.Limit, c.Reply); ok {
 			g.thresholds.See(threshold.Sighting[watched]{
-				Owner: watched{policy, c.key()}, ID: c.Hash ^ policy.hash,
+				Owner: watched{policy, c.key()}, ID: c.StateHash() ^ policy.hash,
 				Percents: policy.thresholds, Bits: bits,
 				State: threshold.State{
 					Key: c.Charge.Key, Outer: c.Outer, KeyHash: c.KeyHash, Suffix: c.Suffix,

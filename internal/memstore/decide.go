@@ -45,19 +45,19 @@ func (s *Store) decide(r *request.Request) error {
 		i := bits.TrailingZeros32(changed)
 		switch c := r.Charges[i]; {
 		case d.charges[i].State.Empty():
-			s.of(c).remove(c.Hash, c.Key, c.Suffix)
+			s.of(c).remove(c.StateHash(), c.Key, c.Suffix)
 		case d.fresh&(1<<i) != 0:
-			s.of(c).add(c.Hash, entry{key: c.Key, suffix: c.Suffix, state: d.charges[i].State}, now)
+			s.of(c).add(c.StateHash(), entry{key: c.Key, suffix: c.Suffix, state: d.charges[i].State}, now)
 		}
 	}
 	r.Buffer = reply
 	_, _ = r.Settle(reply) // the model's replies are complete
 	if c := r.Charges[0]; len(r.Answer) > 0 && c.Receipt() != 0 {
 		in := s.of(c)
-		e := in.entry(c.Hash, c.Key, c.Suffix)
+		e := in.entry(c.StateHash(), c.Key, c.Suffix)
 		e.answer, e.next = &answer{r.Answer, now + r.AnswerFor}, nil
-		in.remove(c.Hash, c.Key, c.Suffix)
-		in.add(c.Hash, e, now)
+		in.remove(c.StateHash(), c.Key, c.Suffix)
+		in.add(c.StateHash(), e, now)
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (s *Store) find(d *decision, now int64, r *request.Request) error {
 		if p, ok := c.Limit.(*algorithm.Period); ok {
 			c.Limit = p.At(now)
 		}
-		state, kept := s.of(c).find(c.Hash, c.Key, c.Suffix)
+		state, kept := s.of(c).find(c.StateHash(), c.Key, c.Suffix)
 		if state == nil {
 			state = c.Limit.NewState()
 			d.fresh |= 1 << i
@@ -120,9 +120,9 @@ func (s *Store) keepBeside(
 		if k.Gone || changed&bit != 0 && e.state.Empty() || d.fresh&^changed&bit != 0 {
 			e.state = nil
 		}
-		s.of(c).remove(c.Hash, c.Key, c.Suffix)
+		s.of(c).remove(c.StateHash(), c.Key, c.Suffix)
 		if e.state != nil || !k.Empty() {
-			s.of(c).add(c.Hash, e, now)
+			s.of(c).add(c.StateHash(), e, now)
 		}
 		done |= bit
 	}

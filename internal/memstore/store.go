@@ -46,7 +46,7 @@ func (s *Store) Answer(_ context.Context, c *request.Charge) ([]byte, error) {
 	in := s.of(c)
 	in.Lock()
 	defer in.Unlock()
-	if e := in.entry(c.Hash, c.Key, c.Suffix); e.answer != nil && s.clock() < e.answer.until {
+	if e := in.entry(c.StateHash(), c.Key, c.Suffix); e.answer != nil && s.clock() < e.answer.until {
 		return bytes.Clone(e.answer.text), nil
 	}
 	return nil, nil
@@ -57,11 +57,11 @@ func (s *Store) Reset(_ context.Context, c *request.Charge) error {
 	in := s.of(c)
 	in.Lock()
 	defer in.Unlock()
-	_, kept := in.find(c.Hash, c.Key, c.Suffix)
-	in.remove(c.Hash, c.Key, c.Suffix)
+	_, kept := in.find(c.StateHash(), c.Key, c.Suffix)
+	in.remove(c.StateHash(), c.Key, c.Suffix)
 	if kept.IsAdjusted() {
 		kept.Holds = nil
-		in.add(c.Hash, entry{key: c.Key, suffix: c.Suffix, kept: kept}, s.clock())
+		in.add(c.StateHash(), entry{key: c.Key, suffix: c.Suffix, kept: kept}, s.clock())
 	}
 	return nil
 }

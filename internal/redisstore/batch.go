@@ -26,7 +26,7 @@ type batch struct {
 	keyOf   []int             // of each charge of the entries
 	limitOf []int
 	numbers []int64 // the parameters of one limit
-	text    []byte  // the names of all keys
+	text    []byte  // of the charges of a run
 
 	arguments
 }
@@ -159,7 +159,7 @@ func (b *batch) equal(r *request.Request) int {
 // find returns the index of a charge's key in the batch, or -1.
 func (b *batch) find(c *request.Charge) int {
 	if len(b.keys) > maxListed {
-		switch i, ok := b.places[c.Hash]; {
+		switch i, ok := b.places[c.StateHash()]; {
 		case !ok:
 			return -1
 		case b.keys[i].SameState(c):
@@ -181,10 +181,10 @@ func (b *batch) keyIndex(c *request.Charge) int {
 			b.places = make(map[uint64]int)
 		}
 		for i, k := range b.keys {
-			b.places[k.Hash] = i
+			b.places[k.StateHash()] = i
 		}
 	case n > maxListed:
-		b.places[c.Hash] = n - 1
+		b.places[c.StateHash()] = n - 1
 	}
 	return len(b.keys) - 1
 }
@@ -208,11 +208,13 @@ func (b *batch) Release() {
 	clear(b.keys)
 	clear(b.limits)
 	clear(b.places)
-	b.calls, b.size, b.mixed = b.calls[:0], 0, false
-	b.entries, b.entryOf, b.firstOf = b.entries[:0], b.entryOf[:0], b.firstOf[:0]
-	b.keys, b.limits, b.keyOf, b.limitOf = b.keys[:0], b.limits[:0], b.keyOf[:0], b.limitOf[:0]
-	b.limitAt = b.limitAt[:0]
 	b.clear()
+	*b = batch{ // keeps its memory
+		calls: b.calls[:0], entries: b.entries[:0], entryOf: b.entryOf[:0],
+		keys: b.keys[:0], places: b.places, firstOf: b.firstOf[:0],
+		limits: b.limits[:0], limitAt: b.limitAt[:0], keyOf: b.keyOf[:0], limitOf: b.limitOf[:0],
+		numbers: b.numbers, text: b.text, arguments: b.arguments,
+	}
 	batches.Put(b)
 }
 

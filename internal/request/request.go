@@ -27,6 +27,7 @@ var ErrPeriod = errors.New("request: the period has passed or has not begun")
 // Kind is what the charges under one limit of a policy have in common.
 type Kind struct {
 	Suffix string // of the state's name, after the key: policy, algorithm and version
+	Hash   uint64 // of Suffix
 	// Label tells the state from the others in the bundle of the key, where token buckets lie in
 	// Redis. It has 6 bytes; see LabelOf. It is empty if the state has a name of its own.
 	Label  string
@@ -47,7 +48,7 @@ func (k *Kind) Bare() *Kind {
 	if !k.Alone() {
 		return k
 	}
-	return &Kind{Suffix: k.Suffix, Label: k.Label, Shadow: k.Shadow}
+	return &Kind{Suffix: k.Suffix, Hash: k.Hash, Label: k.Label, Shadow: k.Shadow}
 }
 
 // Charge is a cost on one state, and what a store made of it.
@@ -56,7 +57,6 @@ type Charge struct {
 	Key     string // the key's path, its outermost part first
 	Outer   int    // length of the outermost part, its braces included
 	KeyHash uint64 // of Key
-	Hash    uint64 // of Key and Suffix
 	Limit   algorithm.Limit
 	Units   int64
 	Cost    algorithm.Cost // of the units, under the limit
@@ -71,6 +71,9 @@ type Charge struct {
 	Spent  int64 // units
 	Held   int64 // units of the state that are held, those of the charge included
 }
+
+// StateHash is a hash of Key and Suffix.
+func (c *Charge) StateHash() uint64 { return c.KeyHash ^ c.Hash }
 
 // Outermost is the part of the key that picks a hash slot.
 func (c *Charge) Outermost() string { return c.Key[:c.Outer] }

@@ -131,9 +131,8 @@ func (c *claim[O]) ask(
 	op algorithm.Operation, suffix string, limit algorithm.Limit,
 ) request.Request {
 	return request.Request{Op: op, Charges: []*request.Charge{{
-		Kind: &request.Kind{Suffix: suffix},
+		Kind: &request.Kind{Suffix: suffix, Hash: maphash.String(hashes, suffix)},
 		Key:  c.State.Key, Outer: c.State.Outer, KeyHash: c.State.KeyHash,
-		Hash:  c.State.KeyHash ^ maphash.String(hashes, suffix),
 		Limit: limit, Units: 1, Cost: limit.Cost(1),
 	}}}
 }
