@@ -44,19 +44,10 @@ func (b *batch) Command() trips.Command {
 	return b.command(b.schema, script)
 }
 
-// keyNames writes the names of all keys, as parts of one string, and their number at that place.
+// keyNames writes the names of all keys, and their number at that place.
 func (b *batch) keyNames(number int) {
-	b.text = b.text[:0]
 	for _, c := range b.keys {
-		b.text = append(b.text, b.schema.prefix...)
-		b.text = append(b.text, c.Key...)
-		b.text = append(b.text, c.Stored()...)
-	}
-	names := string(b.text)
-	for _, c := range b.keys {
-		size := len(b.schema.prefix) + len(c.Key) + len(c.Stored())
-		b.key(names[:size])
-		names = names[size:]
+		b.name(b.schema.prefix + c.Key + c.Stored())
 	}
 	b.set(number, int64(len(b.keys)))
 }
@@ -174,12 +165,12 @@ func (b *batch) alone(r *request.Request, number int) {
 	b.keyNames(number)
 	for _, c := range b.keys {
 		if c.HoldFor > 0 {
-			b.key(b.schema.prefix + c.Key + c.Suffix + request.HoldsSuffix)
+			b.name(b.schema.prefix + c.Key + c.Suffix + request.HoldsSuffix)
 		}
 	}
 	for _, c := range b.keys {
 		if c.Adjusts {
-			b.key(b.schema.prefix + c.Key + c.Suffix + request.AdjustmentsSuffix)
+			b.name(b.schema.prefix + c.Key + c.Suffix + request.AdjustmentsSuffix)
 		}
 	}
 	if r.Slot != nil {
@@ -197,10 +188,10 @@ func (b *batch) alone(r *request.Request, number int) {
 // number of KEYS.
 func (b *batch) answer(r *request.Request, number int) {
 	b.keyNames(number)
-	b.key(answerName(b.schema.prefix, b.keys[0]))
+	b.name(answerName(b.schema.prefix, b.keys[0]))
 	b.set(number, int64(len(b.words)-number-1))
 	b.limitList()
 	b.runs(b.generalRun)
 	b.int(r.AnswerFor / 1000) // not longer than the state
-	b.words = append(b.words, word{value: r.Answer})
+	b.words = append(b.words, r.Answer)
 }

@@ -49,7 +49,7 @@ func (b *filterBatch) Command() trips.Command {
 			b.places = shape.AppendPlaces(b.places, part+1, it)
 		}
 	}
-	b.words = append(b.words, word{value: b.places})
+	b.words = append(b.words, b.places)
 	size := shape.Bits / 8
 	for _, k := range b.calls {
 		for _, it := range k.items {

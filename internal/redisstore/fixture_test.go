@@ -84,7 +84,7 @@ func setReply(cmd redis.Cmder, reply []int64) {
 }
 
 // numberOf returns an integer among the arguments of a script.
-func numberOf(arg any) int64 { return *arg.(*int64) }
+func numberOf(arg any) int64 { return arg.(int64) }
 
 // slotRequest asks for the only slot of a scope.
 func slotRequest(id string) lease.Request {
@@ -96,14 +96,14 @@ func slotRequest(id string) lease.Request {
 
 // leaseOperation returns the one operation on a lease that a command is, and its id.
 func leaseOperation(cmd redis.Cmder) (operation, id string) {
-	argv := cmd.Args()[3+*cmd.Args()[2].(*int64):]
-	if *cmd.Args()[2].(*int64) > 1 { // not the short form
-		return *argv[0].(*string), *argv[1].(*string)
+	argv := cmd.Args()[3+cmd.Args()[2].(int64):]
+	if cmd.Args()[2].(int64) > 1 { // not the short form
+		return argv[0].(string), argv[1].(string)
 	}
 	if len(argv) > 1 {
-		return "acquire", strings.Fields(*argv[1].(*string))[2]
+		return "acquire", strings.Fields(argv[1].(string))[2]
 	}
-	return "release", *argv[0].(*string)
+	return "release", argv[0].(string)
 }
 
 // answerLease lets an operation on a lease succeed.

@@ -12,7 +12,7 @@ const recordsSuffix = ":m"
 func (a *arguments) leaseKeys(scope string) {
 	n := len(scope) + len(":h")
 	all := scope + ":h" + scope + recordsSuffix + scope + ":w" + scope + ":p" + scope + ":s"
-	a.key(all[:n])
+	a.name(all[:n])
 	for i := 1; i < scopeKeys; i++ {
 		a.name(all[i*n : (i+1)*n])
 	}

@@ -66,7 +66,7 @@ func (o *operation) beginShort(scope string) {
 	o.short, o.Outermost = true, o.schema.outermost(scope)
 	o.Weight = shortWeight
 	o.clear()
-	o.key(scope + recordsSuffix)
+	o.name(scope + recordsSuffix)
 }
 
 // outermost returns the outermost part that a scope is below.

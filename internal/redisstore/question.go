@@ -65,7 +65,7 @@ func (a *arguments) filterHead(
 ) {
 	name := prefix + filter + ":bf2"
 	a.int(int64(1 + 2*len(parts)))
-	a.key(name)
+	a.name(name)
 	for _, p := range parts {
 		number := strconv.FormatInt(p, 10)
 		a.name(name + ":e" + number)

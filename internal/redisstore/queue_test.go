@@ -26,8 +26,8 @@ import (
 func TestBurstOverASlowLinkIsOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
-			time.Sleep(30 * time.Millisecond)               // more than half of the store's Timeout
-			reply := make([]int64, *cmd.Args()[2].(*int64)) // for each key
+			time.Sleep(30 * time.Millisecond)             // more than half of the store's Timeout
+			reply := make([]int64, cmd.Args()[2].(int64)) // for each key
 			for i := range reply {
 				reply[i] = -2 // allowed
 			}

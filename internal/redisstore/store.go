@@ -74,7 +74,7 @@ func (s *Store) Answer(ctx context.Context, c *request.Charge) ([]byte, error) {
 	k.texts = true
 	k.Bound(ctx, s.Timeout)
 	k.int(1)
-	k.key(answerName(s.Prefix, c))
+	k.name(answerName(s.Prefix, c))
 	if err := s.Servers.Do(ctx, &k.Call); err != nil {
 		return nil, s.outcome(ctx, err)
 	}
