@@ -127,13 +127,10 @@ func (p *Pulse) late(now time.Time) time.Duration {
 
 // Lost returns for how long the process did not run since the Pulse was made. What counts is the
 // difference between two calls.
-func (p *Pulse) Lost() time.Duration { return p.LostAt(time.Now()) }
-
-// LostAt is Lost for a caller that has just read the clock.
-func (p *Pulse) LostAt(now time.Time) time.Duration {
+func (p *Pulse) Lost() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.lost + p.late(now)
+	return p.lost + p.late(time.Now())
 }
 
 // Alarm calls a function when the process has run for some time.

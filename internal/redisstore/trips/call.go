@@ -26,7 +26,7 @@ type Call struct {
 	began    time.Time       // when it got its time, until it enters
 	ctx      context.Context // of the caller
 	entered  time.Time
-	lost     time.Duration // of the process's pulse, as the call entered
+	lost     time.Duration // health.lost, as the call entered
 	sent     time.Time     // if it is unsure
 	err      error
 	why      error // its caller has left
@@ -88,12 +88,12 @@ func (k *Call) Split() { k.err = errSplit{errFailed} }
 
 // enter begins the wait for an answer. A call that has just got its time needs no other look at the
 // clock, which takes the time of a small allocation.
-func (k *Call) enter(ctx context.Context, p *deadline.Pulse) {
+func (k *Call) enter(ctx context.Context, lost time.Duration) {
 	if k.began.IsZero() {
 		k.began = time.Now()
 	}
 	k.entered, k.began = k.began, time.Time{}
-	k.state, k.ctx, k.lost = stateWaits, ctx, p.LostAt(k.entered)
+	k.state, k.ctx, k.lost = stateWaits, ctx, lost
 	k.err, k.panicked = nil, nil
 }
 

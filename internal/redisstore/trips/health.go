@@ -8,16 +8,17 @@ const lagMemory = 5 * time.Second
 // health is what a queue knows of its server and of its own process. The queue's lock guards it.
 type health struct {
 	timeout  time.Duration
-	quick    bool      // the last round trip took less than a step
-	heard    time.Time // when the last call was sent of those that the server has answered
-	answered time.Time // when the server last answered
-	proven   time.Time // when it last answered a probe
-	lagged   time.Time // when this process last had too little time for its goroutines
-	stalled  time.Time // when it lacked a quarter of the time that a call may take
-	starving int       // beats in a row that were late by as long as a call may take
-	starved  time.Time // when there were several
-	shed     bool      // calls ended as overload since overload was last reported
-	reported time.Time // when overload was last reported
+	quick    bool          // the last round trip took less than a step
+	heard    time.Time     // when the last call was sent of those that the server has answered
+	answered time.Time     // when the server last answered
+	proven   time.Time     // when it last answered a probe
+	lost     time.Duration // by how much the beats of this process were late
+	lagged   time.Time     // when this process last had too little time for its goroutines
+	stalled  time.Time     // when it lacked a quarter of the time that a call may take
+	starving int           // beats in a row that were late by as long as a call may take
+	starved  time.Time     // when there were several
+	shed     bool          // calls ended as overload since overload was last reported
+	reported time.Time     // when overload was last reported
 	use      Use
 }
 
@@ -59,6 +60,7 @@ func (h *health) isSilent(sent time.Time) bool {
 // beats notes by how much a beat of this process was late.
 func (h *health) beats(late time.Duration) {
 	if late > 0 {
+		h.lost += late
 		h.lagged = time.Now()
 	}
 	if late >= h.timeout/4 {

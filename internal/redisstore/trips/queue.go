@@ -42,7 +42,7 @@ func newQueue(l *link, s server) *queue {
 // do sends a call and returns its error. Nothing uses what the call carries after that.
 func (q *queue) do(ctx context.Context, k *Call) error {
 	q.mu.Lock()
-	k.enter(ctx, &q.pulse)
+	k.enter(ctx, q.lost)
 	starts := q.senders < maxSenders ||
 		q.senders == maxSenders && k.Lane == Operations && !q.has(Decisions)
 	if starts {
@@ -118,7 +118,7 @@ func (q *queue) doAll(ctx context.Context, calls []*Call, own bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, k := range calls {
-		k.enter(ctx, &q.pulse)
+		k.enter(ctx, q.lost)
 	}
 	t := q.newTrip()
 	t.own = own && !q.starves()
@@ -183,7 +183,6 @@ func (q *queue) answer(t *trip, err error) {
 			k.told <- struct{}{}
 		}
 	}
-	q.watched()
 	t.reset()
 	q.free = append(q.free, t)
 }
