@@ -15,7 +15,9 @@ import (
 // adapter calls it once, after WriteHeaders.
 func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 	x.ExtendDeadline(w)
-	x.Record(nil, nil)
+	if x.attempt != nil {
+		x.Record(nil, nil)
+	}
 	if !x.Watches() && (x.skipped || len(w.Header()) == 0) {
 		return w
 	}
@@ -62,7 +64,7 @@ func (w writer) prepare(status int) {
 	}
 	h := w.x.w.Header()
 	w.x.RestoreHeaders(h, status)
-	if !informational(status) {
+	if w.x.attempt != nil && !informational(status) {
 		w.x.recording().begin(h)
 	}
 }
@@ -78,7 +80,7 @@ func (w writer) Write(p []byte) (int, error) {
 	w.begin()
 	n, err := w.x.w.Write(p)
 	w.x.Wrote(int64(n))
-	if w.x.Record(p, err) {
+	if w.x.attempt != nil && w.x.Record(p, err) {
 		return len(p), nil
 	}
 	return n, err
