@@ -60,7 +60,7 @@ func inserts(name string) []string {
 	case "decide/decide.lua":
 		return []string{
 			"algorithm/block.lua", "algorithm/sliding_log.lua", "algorithm/sliding_window.lua",
-			"algorithm/token_bucket.lua", "algorithm/window.lua",
+			"algorithm/token_bucket.lua", "algorithm/window.lua", "decide/put.lua",
 		}
 	case "admit/admit.lua":
 		return []string{"admit/holds.lua", "admit/adjustments.lua"}
@@ -180,6 +180,8 @@ func algorithmPart(algorithm, at string) string {
 		return get(text)
 	case "bundle":
 		return read("bundle/bundle.lua")
+	case "put":
+		return read("decide/put.lua")
 	}
 	return partOf(text, at)
 }

@@ -66,34 +66,27 @@ func (b *batch) repeats() bool {
 // bucketRun writes a run of n as lua/decide/buckets.lua reads it.
 func (b *batch) bucketRun(first, n int) {
 	e := &b.entries[first]
-	charges := e.request.Charges
-	if len(charges) == 1 && e.callers == 1 {
-		b.int(int64(n))
-	} else {
-		b.int(-int64(n))
-		b.int(int64(len(charges)))
-		b.int(int64(e.callers))
-	}
 	b.text = b.text[:0]
-	for i, c := range charges {
+	b.packed(2, int64(n))
+	b.packed(2, int64(e.callers))
+	for i, c := range e.request.Charges {
 		reach, capacity := c.Limit.(*algorithm.TokenBucket).Plain()
 		mark := byte(reach - 10)
-		if i > 0 && charges[i-1].Key != c.Key {
+		if i > 0 && e.request.Charges[i-1].Key != c.Key {
 			mark += 64
 		}
 		b.text = append(append(b.text, c.Label...), mark)
-		for _, n := range [...]int64{capacity, c.Cost.Whole} {
-			for range 7 {
-				b.text = append(b.text, byte(n))
-				n >>= 8
-			}
-		}
+		b.packed(7, capacity)
+		b.packed(7, c.Cost.Whole)
 	}
-	texts := string(b.text)
-	for i := range charges {
-		size := len(texts) / (len(charges) - i)
-		b.name(texts[:size])
-		texts = texts[size:]
+	b.name(string(b.text))
+}
+
+// packed writes the lowest bytes of a number to the text of a run.
+func (b *batch) packed(bytes int, n int64) {
+	for range bytes {
+		b.text = append(b.text, byte(n))
+		n >>= 8
 	}
 }
 

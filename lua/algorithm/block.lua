@@ -124,10 +124,10 @@ if #times > 0 then
   ttl = math.max(ttl or 0, times[#times] + ARGV[limit + 4] - now)
 end
 if ttl then
-  texts[1], texts[2] = string.format('%.0f', state.ends), string.format('%.0f', state.length)
-  texts[3] = string.format('%d', state.level)
+  texts[1], texts[2] = format('%.0f', state.ends), format('%.0f', state.length)
+  texts[3] = format('%d', state.level)
   for _, time in ipairs(times) do
-    table.insert(texts, string.format('%.0f', time))
+    table.insert(texts, format('%.0f', time))
   end
   value = table.concat(texts, ' ')
 else

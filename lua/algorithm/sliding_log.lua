@@ -56,11 +56,11 @@ local function number(n)
     local block = (n - n % 16) / 16
     digits, at = log[block], 1 + 16 * (n % 16)
     if not digits then
-      digits = redis.call('GETRANGE', KEYS[key], string.format('%d', 96 + 256 * block), string.format('%d', 351 + 256 * block))
+      digits = redis.call('GETRANGE', KEYS[key], format('%d', 96 + 256 * block), format('%d', 351 + 256 * block))
       log[block] = digits
     end
   end
-  return tonumber(string.sub(digits, at, at + 15))
+  return tonumber(sub(digits, at, at + 15))
 end
 
 -- search returns the first entry from low on whose time exceeds bound, and that time. With a
@@ -103,7 +103,6 @@ life = 0
 if value == '' then
   entries, total, newest, stamp, prefix, sum = 0, 0, 0, '0000000000000000', '0000000000000000', false
 else
-  local sub = string.sub
   local lead = sub(value, 81, 96)
   entries = tonumber(sub(value, 1, 32))
   if entries and entries > 16 then -- otherwise the first of the two is 0
@@ -113,11 +112,11 @@ else
   stamp = sub(value, 49, 64)
   prefix = sub(value, 65, 80)
   total = tonumber(sum)
-  newest = tonumber(stamp)
+  newest = stamp + 0 -- fails if the text is no log
   if lead ~= '0000000000000000' then
     ahead = tonumber(lead)
   end
-  if not (first and entries and total and newest and ahead) then
+  if not (first and entries and total and ahead) then
     error('no state of a sliding log')
   end
 end
@@ -152,7 +151,7 @@ for at = list, list + 2 * windows - 2, 2 do
     local oldest, passed = newest, prefix
     if start < low and start < 16 then
       local place = 97 + 32 * start
-      oldest, passed = tonumber(string.sub(text, place, place + 15)), string.sub(text, place + 16, place + 31)
+      oldest, passed = sub(text, place, place + 15) + 0, sub(text, place + 16, place + 31)
     elseif start < entries - 1 then
       oldest = 0
     end
@@ -213,10 +212,10 @@ if whole > 0 then
       added = added .. stamp .. prefix
       entries, prefix = entries + 1, sum
       if not sum then
-        prefix = string.format('%09d%07d', (total - total % 10000000) / 10000000, total % 10000000)
+        prefix = format('%09d%07d', (total - total % 10000000) / 10000000, total % 10000000)
       end
     end -- otherwise the newest entry takes the units, and counts for longer than it would
-    newest, stamp = time, string.format('%09d%07d', (time - time % 10000000) / 10000000, time % 10000000)
+    newest, stamp = time, format('%09d%07d', (time - time % 10000000) / 10000000, time % 10000000)
   end
   total = (total + whole) % 4503599627370496
   sum = false
@@ -254,8 +253,8 @@ if at < entries and number(2 * at) == receipt - 1 and entries - at <= 1001 then
       if i ~= at or not gap then
         newest = number(2 * i)
         local sum = (number(2 * i + 1) - (i > at and whole or 0)) % 4503599627370496
-        texts[#texts + 1] = string.format('%09d%07d', (newest - newest % 10000000) / 10000000, newest % 10000000)
-        texts[#texts + 1] = string.format('%09d%07d', (sum - sum % 10000000) / 10000000, sum % 10000000)
+        texts[#texts + 1] = format('%09d%07d', (newest - newest % 10000000) / 10000000, newest % 10000000)
+        texts[#texts + 1] = format('%09d%07d', (sum - sum % 10000000) / 10000000, sum % 10000000)
       end
     end
     prefix = table.remove(texts) or '0000000000000000'
@@ -288,24 +287,24 @@ if entries > 0 then
   end
   local start, gone, lead, stored, head = base or 0, '0000000000000000', '0000000000000000', '', nil
   if first == start and total < 2147483648 then
-    head = string.format('%016d%016d', entries - start, total)
+    head = format('%016d%016d', entries - start, total)
   else
-    gone = string.format('%016d', first - start)
-    head = string.format('%016d%09d%07d', entries - start, (total - total % 10000000) / 10000000, total % 10000000)
+    gone = format('%016d', first - start)
+    head = format('%016d%09d%07d', entries - start, (total - total % 10000000) / 10000000, total % 10000000)
   end
   if ahead > 0 then
-    lead = string.format('%09d%07d', (ahead - ahead % 10000000) / 10000000, ahead % 10000000)
+    lead = format('%09d%07d', (ahead - ahead % 10000000) / 10000000, ahead % 10000000)
   end
   if base then
     if low < base then
-      added = string.sub(added, 1 + 32 * (base - low))
+      added = sub(added, 1 + 32 * (base - low))
     elseif low > base and low <= 16 then
-      stored = string.sub(text, 97 + 32 * base, 96 + 32 * low)
+      stored = sub(text, 97 + 32 * base, 96 + 32 * low)
     elseif low > base then
-      stored = redis.call('GETRANGE', KEYS[key], string.format('%d', 96 + 32 * base), string.format('%d', 95 + 32 * low))
+      stored = redis.call('GETRANGE', KEYS[key], format('%d', 96 + 32 * base), format('%d', 95 + 32 * low))
     end
     value = gone .. head .. stamp .. prefix .. lead .. stored .. added
   else
-    value, tail, place = gone .. head .. stamp .. prefix .. lead, added, string.format('%d', 96 + 32 * low)
+    value, tail, place = gone .. head .. stamp .. prefix .. lead, added, format('%d', 96 + 32 * low)
   end
 end

@@ -5,7 +5,7 @@
 -- Cost   units, 0
 -- Reply  count of the previous window, count of this one, time since this one started, receipt
 -- Value  "start count previous". A key whose windows are empty has no value.
--- Names  start, count, previous, since, most, ticks, tick, width, from, used, last, weight
+-- Names  start, count, previous, since, begun, past, most, ticks, tick, width, from, used, last, weight
 --
 -- Time counts in whole ticks, so that limit times ticks stays below 2^50.
 --
@@ -13,15 +13,18 @@
 --
 -- start, count, previous    as stored
 -- since                     the start as it was read, on which the key's time to live is based
+-- begun, past               the texts of start and previous as read: a text that stays costs less than to
+--                           print its number again
 -- most, ticks, tick, width  of the limit
 -- from, used, last          the same at now; weight is the ticks of the previous window that count
 
 --: read
 if value then
-  local s, c, b = string.match(value, '^(%d+) (%d+) (%d+)$')
-  start = s + 0
+  local c
+  begun, c, past = string.match(value, '^(%d+) (%d+) (%d+)$')
+  start = begun + 0
   count = c + 0
-  previous = b + 0
+  previous = past + 0
   since = start
 else
   start, count, previous, since = now, 0, 0, 0
@@ -71,14 +74,14 @@ previous = last
 receipt = from + 1
 
 --: give
-local held, before = used, last
+local held, rest = used, last
 if receipt == from + 1 and held > 0 then
   held, given = math.max(0, held - whole), true
-elseif receipt == from - width + 1 and before > 0 then
-  before, given = math.max(0, before - whole), true
+elseif receipt == from - width + 1 and rest > 0 then
+  rest, given = math.max(0, rest - whole), true
 end
 if given then
-  start, count, previous = from, held, before
+  start, count, previous = from, held, rest
 end
 
 --: store
@@ -87,9 +90,11 @@ if start ~= since then
 end
 if count == 0 and previous == 0 then
   ttl = 0
+elseif start == since and previous == past + 0 and count < 2147483648 then
+  value = begun .. format(' %d ', count) .. past
 elseif start >= 10000000 and count < 2147483648 and previous < 2147483648 then
   local low = start % 10000000
-  value = string.format('%d%07d %d %d', (start - low) / 10000000, low, count, previous)
+  value = format('%d%07d %d %d', (start - low) / 10000000, low, count, previous)
 else
-  value = string.format('%.0f %.0f %.0f', start, count, previous)
+  value = format('%.0f %.0f %.0f', start, count, previous)
 end

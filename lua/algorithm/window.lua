@@ -9,7 +9,7 @@
 -- Cost   units, 0
 -- Reply  count, time until the window ends, debt, when the window ends, receipt
 -- Value  "start count length", then " debt" if there is a debt. An empty window has no value.
--- Names  start, ended, count, debt, expires, most, pays, width, first, opens, from, used, owed, finish
+-- Names  start, ended, count, debt, expires, begun, lasts, most, pays, width, first, opens, from, used, owed, finish
 --
 -- When the limit gets another width, a running window ends the new width after it started. This is
 -- kept even if nothing is charged. Otherwise the key would expire at the end of the old width.
@@ -19,6 +19,8 @@
 --
 -- start, ended, count, debt  of the window that is stored; all are 0 if there is none
 -- expires                    when it ends by the time to live that the key has; 0 if there is a debt
+-- begun, lasts               the start and the length as they stand in the text: a text that stays costs
+--                            less than to print its number again
 -- most, pays                 of the limit: with raises, and what a window pays, which is without them
 -- width, first, opens        the width or mean length; whether a window starts with its first charge;
 --                            the start of a calendar's period, otherwise 0
@@ -26,10 +28,11 @@
 
 --: read
 if value then
-  local s, c, l, d = string.match(value, '^(%d+) (%d+) (%d+) ?(%d*)$')
-  start = s + 0
+  local c, d
+  begun, c, lasts, d = string.match(value, '^(%d+) (%d+) (%d+) ?(%d*)$')
+  start = begun + 0
   count = c + 0
-  ended = start + l
+  ended = start + lasts
   expires = ended
   debt = 0
   if d ~= '' then
@@ -41,13 +44,13 @@ else
 end
 
 --: limit
-most, width, opens = ARGV[p] + 0, ARGV[p + 1] + 0, 0
+most, width, opens, size = ARGV[p] + 0, ARGV[p + 1] + 0, 0, 2
 pays = ARGV[-p] or most
-first, width = width < 0, math.abs(width)
-if width == 0 then
-  opens, finish, width, size = ARGV[p + 2] + 0, ARGV[p + 3] + 0, ARGV[p + 4] + 0, 5
-else
-  size = 2
+first = width < 0
+if first then
+  width = -width
+elseif width == 0 then
+  opens, finish, width, size = ARGV[p + 2] + 0, ARGV[p + 3] + 0, ARGV[p + 4], 5 -- a debt needs the width
 end
 
 --: period
@@ -163,13 +166,15 @@ if debt > 0 then
   local windows = math.ceil(debt / pays) + (opens > 0 and 1 or 0) -- the mean is not the length of each
   windows = math.min(windows, 3155760000000000 / width) -- no product overflows in Lua 5.4
   ttl = math.min(ended - now + windows * width, 3155760000000000)
-  value = string.format('%.0f %.0f %.0f %.0f', start, count, length, debt)
+  value = format('%.0f %.0f %.0f %.0f', start, count, length, debt)
 elseif count == 0 then
   ttl = 0
+elseif ended == expires and start == begun + 0 and count < 2147483648 then
+  value = begun .. format(' %d ', count) .. lasts
 elseif start >= 10000000 and count < 2147483648 then
   local low = start % 10000000
-  local format = length < 2147483648 and '%d%07d %d %d' or '%d%07d %d %.0f'
-  value = string.format(format, (start - low) / 10000000, low, count, length)
+  local form = length < 2147483648 and '%d%07d %d %d' or '%d%07d %d %.0f'
+  value = format(form, (start - low) / 10000000, low, count, length)
 else
-  value = string.format('%.0f %.0f %.0f', start, count, length)
+  value = format('%.0f %.0f %.0f', start, count, length)
 end

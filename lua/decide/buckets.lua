@@ -3,10 +3,9 @@
 --
 -- KEYS   the bundles of each request
 -- ARGV   0 if a key stands twice, otherwise nothing; then runs of requests that differ only in their
---        keys: the number of requests, or minus that and then the number of charges of each and how
---        often it is charged at most, which are 1 otherwise; for each charge one text: the label; a byte,
---        which is the reach - 10, plus 64 where the next bundle of the request begins; capacity and cost,
---        of 7 bytes each, the lowest first.
+--        keys, each as one text: the number of requests and how often each is charged at most, of 2 bytes;
+--        for each charge the label; a byte, which is the reach - 10, plus 64 where the next bundle of the
+--        request begins; capacity and cost, of 7 bytes. The lowest byte is first.
 -- Reply  for each request that is charged once, for each charge: -2 - 2 * its level if it fits,
 --        otherwise -3 - 2 * its level; one such number alone is no list, because a list costs as much as
 --        a command. For each other request: how often it fits, and for each charge its algorithm's
@@ -33,13 +32,10 @@ end
 --: names
 refill, spare = 1, 0
 while key < #KEYS do
-  local requests, first, bound = ARGV[p] + 0, p + 1, 1
-  p = p + 2
-  if requests < 0 then
-    requests, bound = -requests, ARGV[first + 1] + 0
-    p = first + 2 + ARGV[first]
-    first = first + 2
-  end
+  local run = ARGV[p]
+  local r, s, t, u = byte(run, 1, 4)
+  local requests, bound, last = r + s * 256, t + u * 256, #run + 1
+  p = p + 1
   local start = 1 -- where the entry of the first charge is expected
   local costs, capacities = requests > 1 and {}, requests > 1 and {} -- of each charge, once they are read
   for _ = 1, requests do
@@ -50,21 +46,21 @@ while key < #KEYS do
       if bound > 1 then
         n = n + 1
       end
-      for charge = first, p do
-        local l1, l2, l3, l4, l5, l6, head = byte(ARGV[charge] or '', 1, 7)
-        if charge == first or charge == p or head > 63 then
-          if charge > first and edited then
+      for charge = 5, last, 21 do
+        local l1, l2, l3, l4, l5, l6, head = byte(run, charge, charge + 6)
+        if charge == 5 or charge == last or head > 63 then
+          if charge > 5 and edited then
             if from <= #bundle then
               text = text .. sub(bundle, from)
             end
             stays = stays and #text >= before
           end
-          if charge == p then
+          if charge == last then
             break
           elseif done then
             local i = #done
             done[i + 1], done[i + 2], done[i + 3] = at, text, stays
-          elseif charge > first then
+          elseif charge > 5 then
             done = {at, text, stays}
           end
           key = key + 1
@@ -75,7 +71,7 @@ while key < #KEYS do
           edited, stays = false, true
           text, from = '', 1
           before = #bundle
-          place = charge == first and start or 1
+          place = charge == 5 and start or 1
         end
         local fits, changed, spot = true, false, place
         local cost = costs and costs[charge]
@@ -83,7 +79,7 @@ while key < #KEYS do
         if cost then
           most = capacities[charge]
         else
-          local m1, m2, m3, m4, m5, m6, m7, c1, c2, c3, c4, c5, c6, c7 = byte(ARGV[charge], 8, 21)
+          local m1, m2, m3, m4, m5, m6, m7, c1, c2, c3, c4, c5, c6, c7 = byte(run, charge + 7, charge + 20)
           most = m1 + m2 * 256 + m3 * 65536 + m4 * 16777216 + m5 * 4294967296 + m6 * 1099511627776 + m7 * 281474976710656
           cost = c1 + c2 * 256 + c3 * 65536 + c4 * 16777216 + c5 * 4294967296 + c6 * 1099511627776 + c7 * 281474976710656
           if costs then
@@ -95,7 +91,7 @@ while key < #KEYS do
           spot = nil
           if bundle ~= '' then
             --: bundle
-            label = sub(ARGV[charge], 1, 6)
+            label = sub(run, charge, charge + 5)
             spot = find(bundle, label)
             if spot and spot < from then
               bundle, text, from = text .. sub(bundle, from), '', 1
@@ -114,7 +110,7 @@ while key < #KEYS do
           arrival = 0
           raised = 10
         end
-        if charge == first then
+        if charge == 5 then
           start = spot
         end
         local old, whole = arrival, cost

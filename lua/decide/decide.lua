@@ -67,6 +67,7 @@
 -- Closures and tables cost more than the arithmetic. So the parts are not functions, tables are
 -- created with all their fields, and a number in ARGV is converted in place at first use.
 local KEYS, ARGV, grace = KEYS, ARGV, 4194304
+local sub, format = string.sub, string.format
 local states, dirty = {false, false, false, false}, {false, false, false, false}
 local bundles = {} -- those to be written, by name
 local reply, n = {0, 0, 0, 0, 0, 0, 0}, 0
@@ -215,32 +216,14 @@ while at <= last do
   end
 end
 
-local printed, text -- the last time to live
+local printed, expiry -- the last time to live
 for key = 1, #KEYS do
   local limit = dirty[key]
   if limit then
     local algorithm, value, ttl, tail, place = ARGV[limit], nil, nil, nil, nil
     --: store
-    if tail then
-      redis.call('SETRANGE', KEYS[key], '0', value)
-      redis.call('SETRANGE', KEYS[key], place, tail)
-      value = nil
-    end
-    if ttl == 0 then
-      redis.call('DEL', KEYS[key])
-    elseif ttl then
-      ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
-      if ttl ~= printed then
-        printed, text = ttl, string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
-      end
-      if value then
-        redis.call('SET', KEYS[key], value, 'PX', text)
-      else
-        redis.call('PEXPIRE', KEYS[key], text)
-      end
-    elseif value then
-      redis.call('SET', KEYS[key], value, 'KEEPTTL')
-    end
+    ttl = ttl or 'keep'
+    --: put
   end
 end
 for key = 1, next(bundles) and #KEYS or 0 do

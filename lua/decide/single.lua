@@ -4,14 +4,11 @@
 --
 -- KEYS, ARGV, reply  as in lua/decide/buckets.lua
 -- Sets               values to the values that it has read
-local requests, most, charge = ARGV[1] + 0, 1, 2
-if requests < 0 and ARGV[2] == '1' then
-  requests, most, charge = -requests, ARGV[3] + 0, 4
-end
-if requests == #KEYS then
-  local byte, char, single = string.byte, string.char, true
+local byte, char, single = string.byte, string.char, #ARGV[1] == 25
+local r, s, t, u, l1, l2, l3, l4, l5, l6, reach, m1, m2, m3, m4, m5, m6, m7, c1, c2, c3, c4, c5, c6, c7 = byte(ARGV[1], 1, 25)
+if single and r + s * 256 == #KEYS then
+  local most = t + u * 256
   local reply, size, texts, arrivals = {0, 0, 0, 0}, 0, {false}, {0} -- an arrival below 0 needs a TTL
-  local l1, l2, l3, l4, l5, l6, reach, m1, m2, m3, m4, m5, m6, m7, c1, c2, c3, c4, c5, c6, c7 = byte(ARGV[charge], 1, 21)
   local capacity = m1 + m2 * 256 + m3 * 65536 + m4 * 16777216 + m5 * 4294967296 + m6 * 1099511627776 + m7 * 281474976710656
   local cost = c1 + c2 * 256 + c3 * 65536 + c4 * 16777216 + c5 * 4294967296 + c6 * 1099511627776 + c7 * 281474976710656
   values = values or {false}

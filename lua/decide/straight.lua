@@ -9,14 +9,16 @@
 --        now: -1, now. The script then does nothing.
 --
 -- A line of two dashes, a colon and a word stands for the part of that name of the algorithm, as in
--- lua/decide/decide.lua.
+-- lua/decide/decide.lua, or for lua/decide/put.lua.
 --
--- A value that keeps its time to live is written by SETRANGE if it is as long as before. That costs less
--- than SET, but Redis doubles the room of a text that grows.
+-- A value that grows is written by SET, because Redis doubles the room of a text that SETRANGE makes
+-- grow.
 local reply, n, p, key, size, printed, expiry = {0, 0, 0, 0, 0, 0, 0}, 0, 1, 0, 0, nil, nil
-local grace, value, ttl, ttls, tails = 4194304, nil, nil, nil, nil
+local grace, value, ttl, tail, place = 4194304, nil, nil, nil, nil
+local sub, format = string.sub, string.format
+local ttls, tails
 if #KEYS > 1 then
-  values, ttls = values or {}, {}
+  values, ttls, tails = values or {}, {}, {}
 end
 --: names
 while key < #KEYS do
@@ -60,49 +62,29 @@ while key < #KEYS do
       --: commit
       reply[n] = receipt
     end
-    local before, tail, place = value or '', nil, nil
-    value, ttl = nil, nil
+    local before = value or ''
+    value, ttl, tail = nil, nil, nil
     if changed then
       --: store
       if not ttl and (#value ~= #before or #before > 607) then -- of a longer one, 608 bytes are read
         ttl = 'keep'
       end
     end
-    if tail then
-      tails = tails or {}
-      tails[key] = {tail, place}
-    end
     if ttls then
-      values[key], ttls[key] = value, ttl
+      values[key], ttls[key], tails[key] = value, ttl, tail and {tail, place}
     end
   end
 end
 -- Nothing is written before everything has been read: a script that fails has done nothing.
 for key = 1, #KEYS do
   if ttls then
-    value, ttl = values[key], ttls[key]
-  end
-  if tails and tails[key] then
-    redis.call('SETRANGE', KEYS[key], '0', value)
-    redis.call('SETRANGE', KEYS[key], tails[key][2], tails[key][1])
-    value = nil
-    ttl = ttl ~= 'keep' and ttl
-  end
-  if ttl == 0 then
-    redis.call('DEL', KEYS[key])
-  elseif ttl and ttl ~= 'keep' then
-    ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
-    if ttl ~= printed then
-      printed, expiry = ttl, string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
+    value, ttl, tail = values[key], ttls[key], tails[key]
+    if tail then
+      place = tail[2]
+      tail = tail[1]
     end
-    if value then
-      redis.call('SET', KEYS[key], value, 'PX', expiry)
-    else
-      redis.call('PEXPIRE', KEYS[key], expiry)
-    end
-  elseif value and (ttl or type(redis.pcall('SETRANGE', KEYS[key], '0', value)) ~= 'number') then
-    redis.call('SET', KEYS[key], value, 'KEEPTTL') -- or the user may not use SETRANGE
   end
+  --: put
 end
 for i = n + 1, 7 do
   reply[i] = nil
