@@ -22,13 +22,14 @@ type KeptPeriod struct {
 // used, in the order of their ends: one, or several if the tenant had plans of different periods, such as
 // a month and a week.
 //
-// The periods are those of all plans that keep the limit, by the Subscription that the tenant has now, and
-// those of its Override. So read what an Anchor or an Override with other periods has counted before it
-// goes: afterwards Kept does not find that. If no plan keeps the limit, Kept returns an error.
+// The periods are those of all plans that keep the limit, by the Anchor that the tenant has now and by
+// earlier ones, and those of its Override. So pass an Anchor that has moved, and read what an Override
+// with other periods has counted before it ends. If no plan keeps the limit, Kept returns an error.
 func (b *Book) Kept(
-	ctx context.Context, gate *core.Gate, tenant, limit string, at time.Time,
+	ctx context.Context, gate *core.Gate, tenant, limit string, at time.Time, earlier ...time.Time,
 ) ([]KeptPeriod, error) {
-	all, _, err := b.kept(ctx, gate, tenant, limit, func(c core.Calendar) (core.Span, error) { return c.Period(at) })
+	periodOf := func(c core.Calendar) (core.Span, error) { return c.Period(at) }
+	all, _, err := b.kept(ctx, gate, tenant, limit, periodOf, earlier)
 	if err == nil && len(all) == 0 {
 		return nil, fmt.Errorf("plans: no plan keeps periods of %.80q", limit)
 	}
@@ -48,7 +49,7 @@ func (b *Book) LastKept(
 			return present, err
 		}
 		return c.Period(present.From.Add(-time.Microsecond))
-	})
+	}, nil)
 	var last KeptPeriod
 	for i, k := range all {
 		idle := last.Used == 0 && k.Period.Until.After(last.Period.From)
@@ -62,13 +63,14 @@ func (b *Book) LastKept(
 // kept returns what a tenant used of a limit in a period of each Calendar by which it is kept, and
 // whether the first of them is that of the tenant's present plan.
 func (b *Book) kept(
-	ctx context.Context, gate *core.Gate, tenant, limit string, periodOf func(core.Calendar) (core.Span, error),
+	ctx context.Context, gate *core.Gate, tenant, limit string,
+	periodOf func(core.Calendar) (core.Span, error), earlier []time.Time,
 ) (all []KeptPeriod, own bool, err error) {
 	policy, err := core.NewPolicy(core.PolicyConfig{Name: KeptName(limit), Algorithm: core.DenyAll{}, Shadow: true})
 	if err != nil {
 		return nil, false, fmt.Errorf("plans: %w", err)
 	}
-	candidates, err := b.everyPlan(ctx, tenant)
+	candidates, err := b.everyPlan(ctx, tenant, earlier)
 	if err != nil {
 		return nil, false, err
 	}
@@ -97,8 +99,9 @@ func (b *Book) kept(
 	return all, own, peek(ctx, gate, asks, all)
 }
 
-// everyPlan returns the plan that a tenant has, and those that it could have, with its periods.
-func (b *Book) everyPlan(ctx context.Context, tenant string) ([]core.Plan, error) {
+// everyPlan returns the plan that a tenant has, and those that it could have, with the periods of its
+// Anchor and of earlier ones.
+func (b *Book) everyPlan(ctx context.Context, tenant string, earlier []time.Time) ([]core.Plan, error) {
 	now, err := b.For(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -108,9 +111,19 @@ func (b *Book) everyPlan(ctx context.Context, tenant string) ([]core.Plan, error
 		return nil, err
 	}
 	set := b.Set()
+	subscriptions := []*subscription{s.subscription}
+	for _, anchor := range earlier {
+		before, err := subscriptionOf(set, Subscription{Anchor: anchor})
+		if err != nil {
+			return nil, err
+		}
+		subscriptions = append(subscriptions, before)
+	}
 	all := []core.Plan{now}
 	for _, name := range set.Names() {
-		all = append(all, set.plans[name].begun(s.subscription))
+		for _, of := range subscriptions {
+			all = append(all, set.plans[name].begun(of))
+		}
 	}
 	return all, nil
 }

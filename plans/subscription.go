@@ -14,16 +14,17 @@ import (
 type Subscription struct {
 	// Plan names the plan. Empty is none, as from Config.Resolve.
 	Plan string
-	// Anchor is when one of the tenant's periods begins, such as midnight of the day of the purchase,
-	// in the zone of the tenant. Limits whose anchor is the subscription begin their periods on that
-	// day of the month, of the year or of the week, and at that time of the day; see Subscribed. If it
-	// is zero, they begin where those of the calendar do.
+	// Anchor is when the first of the tenant's periods begins, such as midnight of the day of the purchase,
+	// in the zone of the tenant. Limits whose anchor is the subscription begin their periods on that day
+	// of the month, of the year or of the week, and at that time of the day; see Subscribed. The beginning
+	// of a later period is one too, except the last day of a month that is too short, such as 28 February
+	// after a purchase on the 31st. If it is zero, they begin where those of the calendar do.
 	//
 	// The zone must be one that each process knows by its name, such as time.UTC or one of
 	// time.LoadLocation. time.Local is a fault: a time that a database returns in it needs In.
 	//
 	// When the Anchor moves, the new periods have counts of their own, so the tenant may spend the
-	// limit of the old period and that of the new one. Book.Kept does not find what the old ones had.
+	// limit of the old period and that of the new one. Book.Kept finds the old ones by the old Anchor.
 	Anchor time.Time
 	// Next names the plan that begins at Renewal, such as after a downgrade. Until then Plan holds,
 	// also in processes that ask again only later. If it is empty, Plan stays.

@@ -243,9 +243,14 @@ func expectKept(
 ) {
 	t.Helper()
 	got, err := book.Kept(t.Context(), gate, tenant, limit, at)
+	checkKept(t, tenant+"'s "+limit, got, err, want...)
+}
+
+func checkKept(t *testing.T, what string, got []plans.KeptPeriod, err error, want ...plans.KeptPeriod) {
+	t.Helper()
 	same := func(a, b plans.KeptPeriod) bool { return a.Used == b.Used && a.Period.String() == b.Period.String() }
 	if err != nil || !slices.EqualFunc(got, want, same) {
-		t.Errorf("%s of %s: %v, %v, want %v", limit, tenant, got, err, want)
+		t.Errorf("%s: %v, %v, want %v", what, got, err, want)
 	}
 }
 
@@ -345,6 +350,43 @@ plans:
 		if usage := askAs(g.Usage(), "acme", "/").Body.String(); !strings.Contains(usage, c.want) {
 			t.Errorf("after %d weeks the usage is %s", c.weeks, usage)
 		}
+	}
+}
+
+// After an Anchor has moved, the periods of the one before can still be billed.
+func TestKeptPeriodsOfEarlierAnchor(t *testing.T) {
+	t.Parallel()
+	old := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
+	moved := time.Date(2026, 2, 10, 12, 0, 0, 0, time.UTC)
+	clock := newClock()
+	clock.Set(moved.Add(-time.Hour))
+	gate := memory(t, clock)
+	anchor := old
+	book := gatetest.Must(plans.New(plans.Config{
+		Set: gatetest.Must(plans.ParseSet([]byte("default: a\nplans: {a: {limits: {month: {limit: 4, calendar: month, " +
+			"in: UTC, anchor: subscription, keep: 40d}}}}")))(t),
+		Subscription: func(context.Context, string) (plans.Subscription, error) {
+			return plans.Subscription{Anchor: anchor}, nil
+		},
+	}))(t)
+	t.Cleanup(book.Close)
+	h := gatetest.Must(nethttp.Quotas(gate, book, tenantOf))(t).Handler(http.HandlerFunc(ok))
+	askAs(h, "acme", "/")
+	askAs(h, "acme", "/")
+	anchor = moved
+	gatetest.NoError(t, book.Refresh(t.Context(), "acme"))
+	clock.Set(moved.Add(time.Hour))
+	askAs(h, "acme", "/")
+	before := plans.KeptPeriod{
+		Period: core.Span{From: old, Until: time.Date(2026, 2, 28, 9, 0, 0, 0, time.UTC)}, Used: 2,
+	}
+	after := plans.KeptPeriod{Period: core.Span{From: moved, Until: moved.AddDate(0, 1, 0)}, Used: 1}
+	expectKept(t, book, gate, "acme", "month", clock.Now(), after)
+	both, err := book.Kept(t.Context(), gate, "acme", "month", clock.Now(), old)
+	checkKept(t, "both", both, err, before, after)
+	local := old.In(time.FixedZone("", 3600))
+	if kept, err := book.Kept(t.Context(), gate, "acme", "month", clock.Now(), local); err == nil {
+		t.Errorf("an Anchor in a zone without a name: %v", kept)
 	}
 }
 
