@@ -53,88 +53,18 @@ func (g *guardian) want(rest time.Duration) {
 
 // blockVectors are histories under a Block, whose units are strikes.
 var blockVectors = []vector{
-	{
-		name:   "block of an hour for five failures in ten minutes",
-		limits: []core.Algorithm{core.Block{Strikes: 5, Within: 10 * time.Minute, For: time.Hour}},
-		steps: []step{
-			{0, "decide 1", "1 used, 4 left, next 10m0s, reset 10m0s"},
-			{2 * time.Minute, "decide 1", "2 used, 3 left, next 8m0s, reset 10m0s"},
-			{2 * time.Minute, "decide 1", "3 used, 2 left, next 6m0s, reset 10m0s"},
-			{2 * time.Minute, "decide 1", "4 used, 1 left, next 4m0s, reset 10m0s"},
-			// The first is 10 minutes old and counts no more.
-			{4 * time.Minute, "decide 1", "4 used, 1 left, next 2m0s, reset 10m0s"},
-			{0, "decide 0", "4 used, 1 left, next 2m0s, reset 10m0s"},
-			{0, "decide 1", "5 used, 0 left, next 1h0m0s, reset 1h0m0s"},
-			{0, "decide 0", "denied, 5 used, 0 left, retry 1h0m0s, next 1h0m0s, reset 1h0m0s"},
-			{20 * time.Minute, "decide 3", "denied, 5 used, 0 left, retry 40m0s, next 40m0s, reset 40m0s"},
-			{40*time.Minute - time.Microsecond, "decide 0", "denied, 5 used, 0 left, retry 1µs, next 1µs, reset 1µs"},
-			{time.Microsecond, "decide 0", "0 used, 5 left"},
-			{0, "decide 1", "1 used, 4 left, next 10m0s, reset 10m0s"},
-			// Most is For, so it is no longer.
-			{0, "decide 1000", "5 used, 0 left, next 1h0m0s, reset 1h0m0s"},
-			{0, "peek 1", "denied, 5 used, 0 left, retry 1h0m0s, next 1h0m0s, reset 1h0m0s"},
-		},
-	},
-	{
-		name: "block that grows, and is forgiven after an hour of quiet",
-		limits: []core.Algorithm{core.Block{
-			Strikes: 1, Within: time.Minute, For: time.Minute, Most: 5 * time.Minute, Forgive: time.Hour,
-		}},
-		steps: []step{
-			{0, "decide 1", "1 used, 0 left, next 1m0s, reset 1m0s"},
-			{time.Hour + time.Minute - time.Microsecond, "decide 1", "1 used, 0 left, next 2m0s, reset 2m0s"},
-			{time.Hour + 2*time.Minute - time.Microsecond, "decide 1", "1 used, 0 left, next 4m0s, reset 4m0s"},
-			{time.Hour + 4*time.Minute - time.Microsecond, "decide 1", "1 used, 0 left, next 5m0s, reset 5m0s"},
-			{time.Hour + 5*time.Minute - time.Microsecond, "decide 1", "1 used, 0 left, next 5m0s, reset 5m0s"},
-			{time.Hour + 5*time.Minute, "decide 1", "1 used, 0 left, next 1m0s, reset 1m0s"},
-			{time.Minute, "decide 1", "1 used, 0 left, next 2m0s, reset 2m0s"},
-			{0, "decide 0", "denied, 1 used, 0 left, retry 2m0s, next 2m0s, reset 2m0s"},
-			{0, "reset", "0 used, 1 left"},
-			{0, "decide 1", "1 used, 0 left, next 1m0s, reset 1m0s"},
-		},
-	},
-	{
-		// A success under way lifts no block, nor does it forgive one.
-		name:   "forgotten strikes",
-		limits: []core.Algorithm{core.Block{Strikes: 3, Within: time.Hour, For: time.Minute, Most: time.Hour}},
-		steps: []step{
-			{0, "forget", "0 used, 3 left"},
-			{0, "decide 2", "2 used, 1 left, next 1h0m0s, reset 1h0m0s"},
-			{0, "forget", "0 used, 3 left"},
-			{0, "decide 2", "2 used, 1 left, next 1h0m0s, reset 1h0m0s"},
-			{0, "decide 1", "3 used, 0 left, next 1m0s, reset 1m0s"},
-			{0, "forget", "denied, 3 used, 0 left, retry 1m0s, next 1m0s, reset 1m0s"},
-			{time.Minute, "decide 3", "3 used, 0 left, next 2m0s, reset 2m0s"},
-		},
-	},
-	{
-		name:   "refunded strike, and one that is settled for more",
-		limits: []core.Algorithm{core.Block{Strikes: 2, Within: time.Hour, For: time.Minute}},
-		steps: []step{
-			{0, "reserve 1", "1 used, 1 left, next 1h0m0s, reset 1h0m0s"},
-			{0, "cancel 0", "0 used, 2 left"},
-			{0, "decide 1", "1 used, 1 left, next 1h0m0s, reset 1h0m0s"},
-			{0, "reserve 0", "1 used, 1 left, next 1h0m0s, reset 1h0m0s"},
-			{0, "settle 1 1", "denied, 2 used, 0 left, retry 1m0s, next 1m0s, reset 1m0s"},
-		},
-	},
-	{
-		// A key whose block has ended begins again with the first length once it is forgiven. A block
-		// that runs is not forgiven, and strikes stay.
-		name: "forgiven block",
-		limits: []core.Algorithm{core.Block{
-			Strikes: 2, Within: time.Hour, For: time.Second, Most: time.Hour, Forgive: 10 * time.Hour,
-		}},
-		steps: []step{
-			{0, "forgive", "0 used, 2 left"},
-			{0, "decide 2", "2 used, 0 left, next 1s, reset 1s"},
-			{0, "forgive", "denied, 2 used, 0 left, retry 1s, next 1s, reset 1s"},
-			{time.Second, "decide 2", "2 used, 0 left, next 2s, reset 2s"},
-			{2 * time.Second, "decide 1", "1 used, 1 left, next 1h0m0s, reset 1h0m0s"},
-			{0, "forgive", "1 used, 1 left, next 1h0m0s, reset 1h0m0s"},
-			{0, "decide 1", "2 used, 0 left, next 1s, reset 1s"},
-		},
-	},
+	{name: "block of an hour for five failures in ten minutes",
+		limits: []core.Algorithm{core.Block{Strikes: 5, Within: 10 * time.Minute, For: time.Hour}}},
+	{name: "block that grows, and is forgiven after an hour of quiet", limits: []core.Algorithm{core.Block{
+		Strikes: 1, Within: time.Minute, For: time.Minute, Most: 5 * time.Minute, Forgive: time.Hour,
+	}}},
+	{name: "forgotten strikes",
+		limits: []core.Algorithm{core.Block{Strikes: 3, Within: time.Hour, For: time.Minute, Most: time.Hour}}},
+	{name: "refunded strike, and one that is settled for more",
+		limits: []core.Algorithm{core.Block{Strikes: 2, Within: time.Hour, For: time.Minute}}},
+	{name: "forgiven block", limits: []core.Algorithm{core.Block{
+		Strikes: 2, Within: time.Hour, For: time.Second, Most: time.Hour, Forgive: 10 * time.Hour,
+	}}},
 }
 
 // forgive is hub.Forgive.

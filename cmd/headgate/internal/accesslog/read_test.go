@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -28,80 +29,13 @@ func read(t *testing.T, r io.Reader) (all []string, faults Faults) {
 
 // The lines are those that servers wrote, or that their documentation shows.
 func TestFormats(t *testing.T) {
-	for name, c := range map[string]struct{ line, want string }{
-		"common, of Apache's documentation": {
-			`127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326`,
-			"2000-10-10T20:55:36Z|127.0.0.1|frank||GET|/apache_pb.gif|200",
-		},
-		"combined": {
-			`114.5.1.4 - - [11/Jun/2023:11:23:45 +0800] "GET /example/path/file.img HTTP/1.1" 429 568 "-" "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/102.0.0.0 Safari/537.36"`,
-			"2023-06-11T03:23:45Z|114.5.1.4|||GET|/example/path/file.img|429",
-		},
-		"combined, an agent with quotes": {
-			`66.249.66.1 - - [24/Nov/2026:00:00:01 +0000] "GET /a?b=\"c\" HTTP/2.0" 304 0 "-" "he said \"hello\" [x]"`,
-			"2026-11-24T00:00:01Z|66.249.66.1|||GET|/a|304",
-		},
-		"nginx, a TLS handshake on a plain port": {
-			`114.5.1.5 - - [04/Apr/2024:09:02:13 +0800] "\x16\x03\x01\x00\xEE\x01\x00\x00\xEA\x03\x03\x9C\xB4\x92\xC5{\xE9\xEC\x18\xB1\x17\x04f\xCA\x0F ~W\xB9\x94Qs\x01\x02\xE3c'\xA8pB\xC5" 400 163 "-" "-"`,
-			"2024-04-04T01:02:13Z|114.5.1.5||||" + "|400",
-		},
-		"nginx, no request at all": {
-			`203.0.113.9 - - [04/Apr/2024:09:02:13 +0000] "" 400 0 "-" "-"`,
-			"2024-04-04T09:02:13Z|203.0.113.9||||" + "|400",
-		},
-		"Apache, a request that timed out": {
-			`203.0.113.9 - - [04/Apr/2024:09:02:13 +0000] "-" 408 - "-" "-"`,
-			"2024-04-04T09:02:13Z|203.0.113.9||||" + "|408",
-		},
-		"Apache, vhost_combined": {
-			`example.com:443 2001:db8::1 - - [04/Apr/2024:09:02:13 +0000] "POST /login HTTP/1.1" 200 5 "-" "curl/8.5.0"`,
-			"2024-04-04T09:02:13Z|2001:db8::1||example.com|POST|/login|200",
-		},
-		"common, an identity beside an IPv6 address": {
-			`2001:db8::5 ident frank [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326`,
-			"2000-10-10T20:55:36Z|2001:db8::5|frank||GET|/|200",
-		},
-		"a user with a blank": {
-			`10.0.0.1 - Jane Doe [04/Apr/2024:09:02:13 +0000] "GET / HTTP/1.1" 200 5`,
-			"2024-04-04T09:02:13Z|10.0.0.1|Jane Doe||GET|/|200",
-		},
-		"a proxy's absolute target": {
-			`10.0.0.1 - - [04/Apr/2024:09:02:13 +0000] "GET http://example.com/x?y HTTP/1.1" 200 5`,
-			"2024-04-04T09:02:13Z|10.0.0.1|||GET|/x|200",
-		},
-		"Traefik, common": {
-			`198.51.100.23 - - [04/Apr/2024:09:02:13 +0000] "GET /api/v1 HTTP/1.1" 200 1043 "-" "-" 4711 "web@docker" "http://172.18.0.3:80" 12ms`,
-			"2024-04-04T09:02:13Z|198.51.100.23|||GET|/api/v1|200",
-		},
-		"Caddy": {
-			`{"level":"info","ts":1646861401.5241024,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"127.0.0.1","remote_port":"41342","client_ip":"203.0.113.7","proto":"HTTP/2.0","method":"GET","host":"localhost","uri":"/a?b=c","headers":{"User-Agent":["curl/7.82.0"],"Accept":["*/*"],"Accept-Encoding":["gzip, deflate, br"]},"tls":{"resumed":false,"version":772,"cipher_suite":4865,"proto":"h2","server_name":"example.com"}},"bytes_read": 0,"user_id":"","duration":0.000929675,"size":10900,"status":200,"resp_headers":{"Server":["Caddy"],"Content-Encoding":["gzip"],"Content-Type":["text/html; charset=utf-8"],"Vary":["Accept-Encoding"]}}`,
-			"2022-03-09T21:30:01.524102Z|203.0.113.7||localhost|GET|/a|200",
-		},
-		"Caddy, a time in ISO 8601": {
-			`{"level":"info","ts":"2026-03-22T14:50:51.525Z","logger":"http.log.access","msg":"handled request","request":{"remote_ip":"1.2.3.4","proto":"HTTP/2.0","method":"GET","host":"example.com","uri":"/blog/?page=2","tls":{"version":772}},"user_id":"jane","status":404,"size":29558}`,
-			"2026-03-22T14:50:51.525Z|1.2.3.4|jane|example.com|GET|/blog/|404",
-		},
-		"Traefik, JSON": {
-			`{"ClientAddr":"192.168.65.1:29226","DownstreamContentSize":61,"DownstreamStatus":200,"Duration":4854119812,"Overhead":746372,"RequestMethod":"PUT","RequestPath":"/artifactory/api/repositories/audit-probe-repo-20260911","ServiceAddr":"localhost:8081","SpanId":"9f64071f10112c58","StartUTC":"2026-09-10T16:04:02.291926158Z","TraceId":"d8efa380619a54b8b10627015f9693b3","level":"info","msg":"","request_User-Agent":"curl/8.7.1","time":"2026-09-10T16:04:07Z"}`,
-			"2026-09-10T16:04:02.291926Z|192.168.65.1|||PUT|/artifactory/api/repositories/audit-probe-repo-20260911|200",
-		},
-		"Traefik, JSON as Go escapes it": {
-			`{"ClientHost":"203.0.113.7","ClientUsername":"-","DownstreamStatus":302,"RequestHost":"tv.localhost","RequestMethod":"GET","RequestPath":"/get.php?username=a\u0026password=b","RouterName":"tv@docker","time":"2026-09-10T16:04:07+02:00"}`,
-			"2026-09-10T14:04:07Z|203.0.113.7||tv.localhost|GET|/get.php|302",
-		},
-		"nginx, JSON": {
-			`{"time_local":"04/Apr/2024:09:02:13 +0000","remote_addr":"2001:db8::2","remote_user":"","request":"GET /x HTTP/1.1","status": "200","http_user_agent":"a \"b\" {c}, [d]"}`,
-			"2024-04-04T09:02:13Z|2001:db8::2|||GET|/x|200",
-		},
-		"nginx, JSON with msec": {
-			`{ "msec": "1712221333.250", "remote_addr": "192.0.2.1", "request_method": "GET", "request_uri": "/", "status": 499, "tags": [], "nested": {"a": [1, {"ts": 5}]} }`,
-			"2024-04-04T09:02:13.25Z|192.0.2.1|||GET|/|499",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			all, faults := read(t, strings.NewReader(c.line+"\r\n"))
-			if len(all) != 1 || all[0] != c.want || faults.Lines != 0 {
-				t.Errorf("%q, want %q; %+v", all, c.want, faults)
+	text := string(gatetest.Must(os.ReadFile("testdata/formats.txt"))(t))
+	for _, row := range strings.Split(strings.TrimSpace(text), "\n\n")[1:] {
+		parts := strings.Split(row, "\n") // the name, the line and what is read
+		t.Run(parts[0], func(t *testing.T) {
+			all, faults := read(t, strings.NewReader(parts[1]+"\r\n"))
+			if len(all) != 1 || all[0] != parts[2] || faults.Lines != 0 {
+				t.Errorf("%q, want %q; %+v", all, parts[2], faults)
 			}
 		})
 	}
