@@ -56,8 +56,11 @@ func (r *reader) limits(p *Plan, name, path string, n ast.Node) {
 	if n := fields["keep"]; n != nil {
 		path += ".keep"
 		keep := r.duration(path, n)
-		if keep < 0 {
+		switch {
+		case keep < 0:
 			r.fault(path, "is %v: it must not be negative", keep)
+		case strings.Contains(name, "/"): // nethttp.Quotas knows no models
+			r.fault(path, "is of a limit for a model, which nobody keeps")
 		}
 		for _, name := range []string{name, Then(name)[0]} {
 			if p.Limits[name] != nil {

@@ -203,7 +203,9 @@ func TestParseSetFaults(t *testing.T) {
 		"answers": {plan("{limit: 9, calendar: day, in: UTC, then: {overage: 5}}\n      x.slow/m: deny\n  b:\n    limits:\n" +
 			"      x.kept: deny\n      x.overage.kept: deny\n      y.slow: deny"), []string{
 			"line 6: plans.a.limits.x.slow/m has the name", "line 9: plans.b.limits.x.kept has the name", "plans.b.limits.x.overage.kept has the name"}},
-		"keep":             {plan("{limit: 9, calendar: day, in: UTC, keep: -1h}"), []string{x + ".keep is -1h0m0s: it must not be negative"}},
+		"keep": {plan("{limit: 9, calendar: day, in: UTC, keep: -1h}"), []string{x + ".keep is -1h0m0s: it must not be negative"}},
+		"keep of a model": {plan("deny\n      x/large: {limit: 9, calendar: day, in: UTC, keep: 1d}"), []string{
+			"line 6: plans.a.limits.x/large.keep is of a limit for a model, which nobody keeps"}},
 		"keep of a window": {plan("{limit: 9, fixed_window: 1h, keep: 1d}"), []string{x + ".keep is no field of a limit with fixed_window"}},
 		"several": {
 			"default: c\nplans:\n  a: {limits: {x: {rate: 0}}, caps: {s: 0}}\n  b: {limit: 5}",
