@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/internal/inspect"
@@ -16,7 +15,7 @@ import (
 type progress struct {
 	out      io.Writer // nil if nobody watches
 	total    int64     // bytes; 0 if it is not known
-	read     atomic.Int64
+	read     int64
 	requests int64
 	began    time.Time
 	next     time.Time
@@ -45,12 +44,12 @@ func (p *progress) reader(r io.Reader) io.Reader { return &countingReader{r, &p.
 
 type countingReader struct {
 	io.Reader
-	n *atomic.Int64
+	n *int64
 }
 
 func (r *countingReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
-	r.n.Add(int64(n))
+	*r.n += int64(n)
 	return n, err
 }
 
@@ -75,7 +74,7 @@ func (p *progress) draw(took time.Duration) {
 	const width = 30
 	bar := ""
 	if p.total > 0 {
-		done := min(1, float64(p.read.Load())/float64(p.total))
+		done := min(1, float64(p.read)/float64(p.total))
 		full := int(done * width)
 		bar = fmt.Sprintf(
 			"[%s%s] %3.0f %%  ", strings.Repeat("#", full), strings.Repeat(".", width-full), 100*done,

@@ -3,6 +3,7 @@ package accesslog
 import (
 	"bytes"
 	"net/netip"
+	"strconv"
 	"time"
 )
 
@@ -32,12 +33,11 @@ func (p *parser) parseCommon(line []byte, e *Entry) error {
 	if e.Time = p.time(rest[:len(p.stamp)]); e.Time <= 0 {
 		return errLine
 	}
-	quoted, rest, ok := quoted(rest[len(p.stamp)+1:])
+	quoted, _, ok := quoted(rest[len(p.stamp)+1:])
 	if !ok {
 		return errLine
 	}
 	e.Method, e.Path = request(quoted)
-	e.Status = status(rest)
 	return nil
 }
 
@@ -53,11 +53,11 @@ func isVirtualHost(first, second []byte) bool {
 		return false
 	}
 	port := first[bytes.LastIndexByte(first, ':')+1:]
-	return len(port) < len(first) && number(port) > 0
+	return len(port) < len(first) && isPort(port)
 }
 
 func withoutPort(host []byte) []byte {
-	if i := bytes.LastIndexByte(host, ':'); i > 0 && number(host[i+1:]) >= 0 {
+	if i := bytes.LastIndexByte(host, ':'); i > 0 && isPort(host[i+1:]) {
 		return host[:i]
 	}
 	return host
@@ -117,25 +117,10 @@ func pathOf(target []byte) []byte {
 	return target
 }
 
-// status returns the number that a text begins with, behind blanks.
-func status(text []byte) int {
-	text = bytes.TrimLeft(text, " ")
-	text, _, _ = bytes.Cut(text, []byte{' '})
-	return int(max(0, number(text)))
-}
-
-// number returns a decimal number below 10^9, or -1.
-func number(text []byte) (n int64) {
-	if len(text) == 0 || len(text) > 9 {
-		return -1
-	}
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return -1
-		}
-		n = 10*n + int64(c-'0')
-	}
-	return n
+// isPort reports whether a text is the number of a port.
+func isPort(text []byte) bool {
+	_, err := strconv.ParseUint(string(text), 10, 16)
+	return err == nil
 }
 
 // time returns the microseconds of a time such as 10/Oct/2000:13:55:36 -0700, or 0.

@@ -14,8 +14,7 @@ type Entry struct {
 	Host   []byte
 	Method []byte
 	Path   []byte // without the query
-	Status int
-	Line   int64 // from 1
+	Line   int64  // from 1
 }
 
 // errLine is the error of a line that is no request of a known format.

@@ -43,7 +43,6 @@ type Key struct {
 	Key         core.Key
 	Denied      int64
 	First, Last time.Time
-	marks       []mark // by column, ascending
 }
 
 type keyOf struct {
@@ -69,11 +68,7 @@ func (r *Report) request(now int64) {
 	}
 	r.Last = time.UnixMicro(now).UTC()
 	r.Requests++
-	if doubled := r.Timeline.add(now); doubled > 0 {
-		for _, k := range r.Keys {
-			k.marks = merged(k.marks, doubled)
-		}
-	}
+	r.Timeline.add(now)
 }
 
 func (r *Report) late(by time.Duration) {
@@ -84,7 +79,7 @@ func (r *Report) late(by time.Duration) {
 // refuse counts the refusal of the request that was counted last.
 func (r *Report) refuse(one *Refusal) {
 	r.Refused++
-	column := r.Timeline.refuse()
+	r.Timeline.refuse()
 	for _, d := range one.By {
 		l := &r.Limits[slices.IndexFunc(r.Limits, func(l Limit) bool { return l.Policy == d.Policy })]
 		if l.Denied == 0 {
@@ -105,7 +100,6 @@ func (r *Report) refuse(one *Refusal) {
 		}
 		k.Denied++
 		k.Last = one.Time
-		k.marks = marked(k.marks, column)
 	}
 }
 
@@ -115,16 +109,4 @@ func (r *Report) sort() {
 		return cmp.Or(cmp.Compare(b.Denied, a.Denied), a.First.Compare(b.First),
 			cmp.Compare(a.Key.String(), b.Key.String()), cmp.Compare(a.Policy, b.Policy))
 	})
-}
-
-// Denials returns how often the key was denied in each column of the Timeline.
-func (k *Key) Denials() []int64 {
-	if len(k.marks) == 0 {
-		return nil
-	}
-	all := make([]int64, k.marks[len(k.marks)-1].column+1)
-	for _, m := range k.marks {
-		all[m.column] = m.denied
-	}
-	return all
 }

@@ -16,14 +16,13 @@ type Column struct{ Requests, Refused int64 }
 // maxColumns bounds the columns. It is even.
 const maxColumns = 256
 
-// add counts a request at a time in microseconds, not before the last one. It returns how often the
-// columns have become twice as wide.
-func (t *Timeline) add(now int64) (doubled int) {
+// add counts a request at a time in microseconds, not before the last one.
+func (t *Timeline) add(now int64) {
 	if t.width == 0 {
 		t.width = time.Second.Microseconds()
 		t.start = now - now%t.width
 	}
-	for ; (now-t.start)/t.width >= maxColumns; doubled++ {
+	for (now-t.start)/t.width >= maxColumns {
 		t.double()
 	}
 	at := int((now - t.start) / t.width)
@@ -31,7 +30,6 @@ func (t *Timeline) add(now int64) (doubled int) {
 		t.columns = append(t.columns, Column{})
 	}
 	t.columns[at].Requests++
-	return doubled
 }
 
 // double makes the columns twice as wide.
@@ -48,12 +46,8 @@ func (t *Timeline) double() {
 	t.columns = t.columns[:(len(t.columns)+1)/2]
 }
 
-// refuse counts a refusal of the request that was added last, and returns its column.
-func (t *Timeline) refuse() (column int) {
-	column = len(t.columns) - 1
-	t.columns[column].Refused++
-	return column
-}
+// refuse counts a refusal of the request that was added last.
+func (t *Timeline) refuse() { t.columns[len(t.columns)-1].Refused++ }
 
 // Start returns when the first column begins, in UTC.
 func (t *Timeline) Start() time.Time { return time.UnixMicro(t.start).UTC() }
@@ -63,32 +57,3 @@ func (t *Timeline) Width() time.Duration { return time.Duration(t.width) * time.
 
 // Columns returns the columns. They must not be changed.
 func (t *Timeline) Columns() []Column { return t.columns }
-
-// mark is how often a key was denied in one column.
-type mark struct {
-	column int
-	denied int64
-}
-
-// marked returns marks with one more in the last column.
-func marked(marks []mark, column int) []mark {
-	if last := len(marks) - 1; last >= 0 && marks[last].column == column {
-		marks[last].denied++
-		return marks
-	}
-	return append(marks, mark{column, 1})
-}
-
-// merged returns marks in columns that have doubled that often.
-func merged(marks []mark, doubled int) []mark {
-	kept := marks[:0]
-	for _, m := range marks {
-		m.column >>= doubled
-		if last := len(kept) - 1; last >= 0 && kept[last].column == m.column {
-			kept[last].denied += m.denied
-			continue
-		}
-		kept = append(kept, m)
-	}
-	return kept
-}
