@@ -131,18 +131,10 @@ func (x *exchange) reserve() (*pass, *BusyError, error) {
 	case !d.Allowed:
 		return nil, x.denial(&d, left), nil
 	}
-	goesOn := false
-	defer func() {
-		if !goesOn { // also if Observe panics
-			_ = paid.Cancel(x.req.Context()) // on failure it stays spent
-		}
-	}()
-	if rule := x.delayedBy(&d); rule != nil {
-		if denied, err := x.delay(paid, rule, d.Cause != nil, asked); denied != nil || err != nil {
-			return nil, denied, err
-		}
+	if denied, err := x.delay(paid, &d, asked); denied != nil || err != nil {
+		_ = paid.Cancel(x.req.Context()) // on failure it stays spent
+		return nil, denied, err
 	}
-	goesOn = true
 	slot := x.lease
 	x.lease = nil // it is the pass's
 	return x.pass(slot, paid, &d)
@@ -156,17 +148,6 @@ func (x *exchange) spend(left time.Duration) (*core.Reservation, core.Decision, 
 	return x.t.cfg.Gate.Reserve(x.context(), left, x.charges...)
 }
 
-// delayedBy returns the policy with the longest delay, or nil.
-func (x *exchange) delayedBy(d *core.Decision) (p *core.Policy) {
-	longest := time.Duration(0)
-	for _, r := range d.Results() {
-		if !r.Policy.Shadow() && r.Delay > longest {
-			p, longest = r.Policy, r.Delay
-		}
-	}
-	return p
-}
-
 // overdue is how late a reservation may act. A process that stood still for longer, or a Redis, is asked
 // again, so that the process does not send all that it has reserved meanwhile at once.
 const overdue = 500 * time.Millisecond
@@ -175,11 +156,20 @@ const overdue = 500 * time.Millisecond
 // a hold has expired, or another than the one that gave the reservation decides: Redis, or this process
 // while Redis does not answer. That one does not know the reservation.
 func (x *exchange) delay(
-	paid *core.Reservation, by *core.Policy, local bool, asked time.Time,
+	paid *core.Reservation, by *core.Decision, asked time.Time,
 ) (*BusyError, error) {
+	longest := core.Result{}
+	for _, r := range by.Results() {
+		if !r.Policy.Shadow() && r.Delay > longest.Delay {
+			longest = r
+		}
+	}
+	if longest.Delay == 0 {
+		return nil, nil
+	}
 	delay, slot := paid.Delay(), x.lease
 	due := time.Now().Add(delay)
-	x.begin(by.Name(), delay)
+	x.begin(longest.Policy.Name(), delay)
 	if err := x.sleep(delay); err != nil {
 		return nil, err
 	}
@@ -193,7 +183,7 @@ func (x *exchange) delay(
 		return new(BusyError), nil
 	}
 	x.t.note(&d)
-	if local && d.Cause == nil || !local && x.t.unasked.Load() > asked.UnixNano() {
+	if by.Cause != nil && d.Cause == nil || by.Cause == nil && x.t.unasked.Load() > asked.UnixNano() {
 		return new(BusyError), nil
 	}
 	return nil, nil

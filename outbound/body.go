@@ -87,10 +87,6 @@ func (b *body) end() {
 func (b *body) abandon() {
 	b.over.Store(true)
 	b.pass.release()
-	b.settle()
-}
-
-func (b *body) settle() {
 	if b.reading.TryLock() {
 		b.pass.settle()
 		b.reading.Unlock()

@@ -23,11 +23,6 @@ const (
 	mostSpent  = 16 * time.Minute
 )
 
-// newCooldown returns the policy of cooldowns, which are blocks with their reasons.
-func newCooldown(b Backoff) (*core.Policy, error) {
-	return core.NewPolicy(core.PolicyConfig{Name: coolingName, Algorithm: growth(b.First, b.Most)})
-}
-
 // growth returns how cooldowns of a guessed length grow.
 func growth(first, most time.Duration) core.Block {
 	return core.Block{Strikes: 1, Within: time.Second, For: first, Most: most}

@@ -38,7 +38,6 @@ type exchange struct {
 type ruled struct {
 	*Rule
 	cooldown core.Key // where nothing is left of Rule.Limit until a reset, or zero
-	left     int64    // under the rule when it admitted the request, or -1 if that is unknown
 }
 
 // open derives the charges of a request, and decides nothing. The exchange is not nil.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/outbound/internal/signal"
@@ -15,16 +14,16 @@ import (
 //
 // It spends units until a limit that is lower by what is left is reached, in one step. So of any
 // number of responses, at any number of replicas, the lowest count holds, and none counts twice.
-func (x *exchange) lower(told []signal.Remaining, status int, sent time.Time) {
+func (p *pass) lower(told []signal.Remaining, status int) {
 	for _, r := range told {
-		for i, rule := range x.ruled {
-			switch {
+		for i, rule := range p.x.ruled {
+			switch by := p.by.At(i); {
 			case rule.Limit != r.Name:
 			case r.Remaining == 0 && r.Reset > 0 && !r.Refills:
 				s := signal.Signal{Reason: signal.Slow, Wait: r.Reset}
-				x.coolKey(rule.cooldown, status, s, sent)
-			case r.Remaining < rule.left:
-				x.lowerTo(r.Remaining, x.charges[i])
+				p.x.coolKey(rule.cooldown, status, s, p.sent)
+			case by.Known && by.Source != core.SourceLocal && r.Remaining < by.Remaining:
+				p.x.lowerTo(r.Remaining, p.x.charges[i])
 			}
 		}
 	}

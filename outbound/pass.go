@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"sync/atomic"
 	"time"
 
@@ -19,13 +20,14 @@ type pass struct {
 	ctx  context.Context         // of the request as it is sent
 	stop context.CancelCauseFunc // ends ctx, or nil without a slot
 	slot
-	paid    *core.Reservation
-	sent    time.Time
-	way     sending
-	res     *http.Response
-	stream  *signal.Events // or nil if the response is none whose status does not tell how it ends
-	refused bool           // by the response, or by an event of its stream
-	settled atomic.Bool
+	paid             *core.Reservation
+	by               *core.Decision // that has admitted it
+	sent             time.Time
+	asked, connected atomic.Bool // Base has asked for a connection, and had one
+	res              *http.Response
+	stream           *signal.Events // or nil if the response is none whose status does not tell how it ends
+	refused          bool           // by the response, or by an event of its stream
+	settled          atomic.Bool
 }
 
 // pass returns what the request was admitted with, unless the slot is lost meanwhile: then it must not be
@@ -38,13 +40,7 @@ func (x *exchange) pass(
 		_ = l.Release(ctx)   // on failure it is sent again
 		return nil, new(BusyError), nil
 	}
-	for i := range x.ruled {
-		x.ruled[i].left = -1
-		if r := d.At(i); r.Known && r.Source != core.SourceLocal {
-			x.ruled[i].left = r.Remaining
-		}
-	}
-	p := &pass{x: x, ctx: x.req.Context(), paid: paid}
+	p := &pass{x: x, ctx: x.req.Context(), paid: paid, by: d}
 	if l != nil {
 		p.ctx, p.stop = context.WithCancelCause(p.ctx)
 		p.keep(l)
@@ -67,10 +63,14 @@ func (p *pass) send() (*http.Response, error) {
 		p.end()
 	}()
 	p.sent = time.Now()
-	res, err := x.t.cfg.Base.RoundTrip(x.req.WithContext(p.way.trace(p.ctx)))
+	res, err := x.t.cfg.Base.RoundTrip(x.req.WithContext(httptrace.WithClientTrace(p.ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { p.asked.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { p.connected.Store(true) },
+	})))
 	switch {
 	case err != nil:
-		if x.unsent = p.way.nothing(); x.unsent {
+		// It had no connection, not even one that broke before Base dialed again.
+		if x.unsent = p.asked.Load() && !p.connected.Load(); x.unsent {
 			p.cancel()
 		}
 		return nil, p.explain(err)
@@ -154,7 +154,7 @@ func (p *pass) learn(res *http.Response) {
 		head = decoded(res.Header, head, signal.MaxBody)
 	}
 	s := x.t.read(res, head)
-	x.lower(s.Remaining, res.StatusCode, p.sent)
+	p.lower(s.Remaining, res.StatusCode)
 	if p.refused = s.Reason != signal.None; !p.refused {
 		x.whole = res.Body == http.NoBody // otherwise a Meter may read along
 		return

@@ -70,8 +70,7 @@ func (s *search) run() (*http.Response, error) {
 				return res, err
 			}
 		}
-		first := s.soonest()
-		wait := s.waitFor(first)
+		first, wait := s.next()
 		if wait <= 0 {
 			return s.fail(first)
 		}
@@ -89,20 +88,34 @@ func (s *search) run() (*http.Response, error) {
 	}
 }
 
-// soonest returns the upstream that has room first, or nil if none is busy.
-func (s *search) soonest() (first *candidate) {
-	for _, c := range s.order {
-		if c.busy != nil && (first == nil || c.busy.before(first.busy)) {
-			first = c
-		}
+// next returns the upstream that has room first, or nil if none is busy, and how long to wait for it: until
+// the next one has room, or 0 if it has none in time.
+func (s *search) next() (first *candidate, wait time.Duration) {
+	busy := slices.DeleteFunc(slices.Clone(s.order), func(c *candidate) bool { return c.busy == nil })
+	slices.SortStableFunc(busy, func(a, b *candidate) int {
+		return cmp.Or(cmp.Compare(a.busy.soon(), b.busy.soon()), cmp.Compare(a.busy.After, b.busy.After))
+	})
+	if len(busy) == 0 {
+		return nil, 0
 	}
-	return first
+	first, wait = busy[0], s.left()
+	spread := shortest
+	if first.busy.Rule == coolingName {
+		spread = longestSpread
+	}
+	switch {
+	case first.busy.soon() > wait:
+		wait = 0
+	case first.busy.rank == bySlot:
+		wait = min(wait, turn)
+	case len(busy) > 1 && busy[1].busy.soon() < wait:
+		wait = min(wait, max(0, busy[1].busy.soon())+spread)
+	}
+	return first, wait
 }
 
-// before reports whether an upstream has room before another one.
-func (e *BusyError) before(o *BusyError) bool {
-	return cmp.Or(cmp.Compare(e.soon(), o.soon()), cmp.Compare(e.After, o.After)) < 0
-}
+// shortest is the least wait: an upstream may have had no room when it was asked, and have some by now.
+const shortest = time.Millisecond
 
 // soon returns when to ask the upstream again.
 func (e *BusyError) soon() time.Duration {
@@ -113,34 +126,6 @@ func (e *BusyError) soon() time.Duration {
 		return core.Never
 	}
 	return time.Until(e.At)
-}
-
-// shortest is the least wait: an upstream may have had no room when it was asked, and have some by now.
-const shortest = time.Millisecond
-
-// waitFor returns how long to wait for the upstream that has room first, or 0 if it has none in time.
-func (s *search) waitFor(first *candidate) time.Duration {
-	left := s.left()
-	switch {
-	case first == nil || first.busy.soon() > left:
-		return 0
-	case first.busy.rank == bySlot:
-		return min(left, turn)
-	}
-	spread := time.Duration(0)
-	if first.busy.Rule == coolingName {
-		spread = longestSpread
-	}
-	for _, c := range s.order {
-		switch {
-		case c.busy == nil || c == first:
-		case c.busy.rank == bySlot:
-			left = min(left, turn)
-		case c.busy.soon() < left:
-			left = min(left, max(c.busy.soon()+spread, shortest))
-		}
-	}
-	return left
 }
 
 // fail returns the last refusal, or the error of a request that no upstream has taken.
@@ -220,12 +205,8 @@ func (s *search) goesOn(c *candidate, x *exchange, err error) bool {
 
 // requestFor returns the request as an upstream gets it.
 func (s *search) requestFor(c *candidate) *http.Request {
-	var req *http.Request
-	if c.Rewrite == nil {
-		copied := *s.given
-		req = &copied
-	} else {
-		req = s.given.Clone(s.given.Context())
+	req := s.given.Clone(s.given.Context())
+	if c.Rewrite != nil {
 		c.Rewrite(req)
 	}
 	req.Body, req.GetBody, req.ContentLength = s.req.Body, s.req.GetBody, s.req.ContentLength

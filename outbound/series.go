@@ -31,13 +31,10 @@ func recordEvent(e series.Event, w *series.Recording) bool {
 	return true
 }
 
-// statusOf returns a status as a label. An upstream may invent statuses.
+// statusOf returns a status as a label.
 func statusOf(status int) string {
-	switch {
-	case status == 0:
+	if status == 0 {
 		return "none"
-	case status < 100 || status > 599:
-		return series.Other
 	}
 	return strconv.Itoa(status)
 }

@@ -42,7 +42,8 @@ func New(cfg Config) (*Transport, error) {
 	if cfg.Slot != nil {
 		cfg.Slot = &Slot{Semaphore: cfg.Slot.Semaphore, Caps: slices.Clone(cfg.Slot.Caps)}
 	}
-	cooldown, err := newCooldown(cfg.Backoff)
+	grows := growth(cfg.Backoff.First, cfg.Backoff.Most)
+	cooldown, err := core.NewPolicy(core.PolicyConfig{Name: coolingName, Algorithm: grows})
 	if err != nil {
 		return nil, wrapped(err)
 	}
