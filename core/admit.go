@@ -25,8 +25,6 @@ func init() {
 	hub.Answer = answer
 	hub.Forgive = forgive
 	hub.Cool = cool
-	hub.Heed = heed
-	hub.Blocked = blocked
 	hub.Reason = func(r Result) int64 { return int64(r.reason) }
 	hub.Give = (*Gate).giveUnits
 	hub.State = func(gate any, p any, planned bool) {
@@ -182,7 +180,7 @@ func cool(
 	return rest, nil
 }
 
-// heed is hub.Heed.
+// heed has this process heed a block that it has learnt of while Redis does not answer.
 func heed(g *Gate, p *Policy, key Key, rest time.Duration, reason int64) {
 	if rest == 0 || g.source == SourceMemory { // a Gate in memory has blocked the key itself
 		return
@@ -195,11 +193,11 @@ func heed(g *Gate, p *Policy, key Key, rest time.Duration, reason int64) {
 	_ = g.local.Decide(context.Background(), requests) // memory does not fail
 }
 
-// blocked is hub.Blocked.
-func blocked(g *Gate, c Charge) (r Result, ok bool) {
-	alone, d := [1]Charge{c}, Decision{}
-	if g.cache == nil || g.closed.Load() || !g.cache.answer(alone[:], &d, g.cache.clock()) {
-		return r, false
+// heedCooldowns is heed for the cooldowns that deny.
+func (g *Gate) heedCooldowns(d *Decision, charges []Charge) {
+	for i, r := range d.Results() {
+		if r.reason > 0 && !r.Allowed && r.Source == SourceRedis {
+			heed(g, r.Policy, charges[i].Key, r.RetryAfter, int64(r.reason))
+		}
 	}
-	return d.At(0), true
 }

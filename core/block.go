@@ -41,8 +41,8 @@ func (b Block) compile() (compiled, error) {
 	return counted("Block", limit, err)
 }
 
-// blocks fills in the decision on charges if one is on a key that is known to be blocked for longer
-// than any other may deny, and returns whether one is.
+// blocks fills in the decision on charges if one is on a key that is known to cool, or to be blocked for
+// longer than any other may deny, and returns whether one is.
 func (c *denialCache) blocks(charges []Charge, d *Decision, now time.Duration) bool {
 	for i := range charges {
 		p := charges[i].Policy
@@ -52,7 +52,8 @@ func (c *denialCache) blocks(charges []Charge, d *Decision, now time.Duration) b
 		alone := [1]Charge{charges[i]}
 		alone[0].Cost = NoCost
 		var one Decision
-		if check(charges) != nil || !c.answer(alone[:], &one, now) || !outlasts(one.RetryAfter(), charges, i) {
+		if check(charges) != nil || !c.answer(alone[:], &one, now) ||
+			one.at(0).reason == 0 && !outlasts(one.RetryAfter(), charges, i) {
 			continue
 		}
 		d.Source = SourceCache

@@ -73,6 +73,7 @@ func (g *Gate) run(ctx context.Context, p *inquiry, d *Decision, charges []Charg
 		p.results(d, charges, g.source)
 		if !d.Allowed {
 			g.cache.keep(p, d, charges)
+			g.heedCooldowns(d, charges)
 		}
 	}
 	if g.observe != nil {

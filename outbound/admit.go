@@ -30,14 +30,8 @@ func (x *exchange) admit() (*pass, error) {
 // waits for the slot first: a rule whose units are spent before the wait for a slot would see them
 // used much later.
 func (x *exchange) try() (*pass, *BusyError, error) {
-	if known := x.known(); known != nil {
-		return nil, known, nil
-	}
 	if x.caps == nil || x.lease != nil {
 		return x.reserve()
-	}
-	if err := x.settle(); err != nil {
-		return nil, nil, err
 	}
 	if x.t.spaced { // Admit would not space the requests
 		return x.slotFirst()
@@ -57,19 +51,6 @@ func (x *exchange) try() (*pass, *BusyError, error) {
 		return nil, denied, nil
 	}
 	return x.slotFirst()
-}
-
-// settling is for how long a request takes no slot after Redis has answered again. Meanwhile those that
-// run take the slots again that Redis does not know.
-const settling = 500 * time.Millisecond
-
-// settle waits if Redis has just answered again.
-func (x *exchange) settle() error {
-	left := settling - time.Since(time.Unix(0, x.t.unasked.Load()))
-	if left <= 0 || x.away(x.req.Context()) {
-		return nil
-	}
-	return x.sleep(min(left, x.left()))
 }
 
 // slotFirst waits for a slot, and then spends the charges. It leaves the line first, because requests

@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -89,19 +88,7 @@ func (x *exchange) denial(d *core.Decision, later time.Duration) *BusyError {
 	return e
 }
 
-// known returns the denial by cooldowns that this process remembers, or nil.
-func (x *exchange) known() (e *BusyError) {
-	for i, ask := range x.asks {
-		if r, ok := blocked(x.t.cfg.Gate, ask); ok {
-			e = cmp.Or(e, new(BusyError))
-			x.add(e, len(x.ruled)+i, r, 0)
-		}
-	}
-	return e
-}
-
-// add adds the result of a charge to a denial. This process heeds the cooldowns that it learns of when
-// Redis does not answer.
+// add adds the result of a charge to a denial.
 func (x *exchange) add(e *BusyError, i int, r core.Result, later time.Duration) {
 	if r.Allowed || r.Policy.Shadow() {
 		return
@@ -115,9 +102,6 @@ func (x *exchange) add(e *BusyError, i int, r core.Result, later time.Duration) 
 		if n.Spent = reasonOf(r) == int64(signal.Spent); n.Spent {
 			n.rank = bySpent
 			n.Rule = spentName
-		}
-		if r.Source == core.SourceRedis {
-			heed(x.t.cfg.Gate, r.Policy, n.on.key, r.RetryAfter, reasonOf(r))
 		}
 	}
 	n.After = max(e.After, n.rest)

@@ -38,9 +38,7 @@ var (
 	block = hub.Cool.(func(
 		context.Context, *core.Gate, *core.Policy, core.Key, core.Block, hub.Cooldown,
 	) (time.Duration, error))
-	heed     = hub.Heed.(func(*core.Gate, *core.Policy, core.Key, time.Duration, int64))
 	reasonOf = hub.Reason.(func(core.Result) int64)
-	blocked  = hub.Blocked.(func(*core.Gate, core.Charge) (core.Result, bool))
 	forgive  = hub.Forgive.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
 )
 

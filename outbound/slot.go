@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
@@ -88,18 +87,18 @@ func lost(l *semaphore.Lease) bool {
 	return errors.Is(context.Cause(l.Context()), semaphore.ErrLeaseLost)
 }
 
-// keep makes a lease that of the request, and watches it until the slot is released. One that was not
-// granted by Redis lasts until Redis answers.
+// keep makes a lease that of the request, and watches it until the slot is released. One that Redis does
+// not know lasts until it has granted another.
 func (p *pass) keep(l *semaphore.Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.over:
-		p.giveBack(l, 0)
+	if p.over {
+		p.giveBack(l)
 		return
-	case p.lease != nil:
+	}
+	if p.lease != nil {
 		p.unwatch()
-		p.giveBack(p.lease, settling) // a local waiter would take the slot while Redis is back
+		p.giveBack(p.lease)
 	}
 	p.lease = l
 	ctx := l.Context()
@@ -108,37 +107,30 @@ func (p *pass) keep(l *semaphore.Lease) {
 			p.stop(cause)
 			return
 		}
-		p.x.t.hub.Tasks.Go(func() { p.retake(l, 0) })
+		p.x.t.hub.Tasks.Go(p.retake)
 	})
 	if l.Token() == 0 {
-		p.x.t.hub.Tasks.Go(func() { p.retake(l, turn) })
+		p.x.t.hub.Tasks.Go(p.retake)
 	}
 }
 
-// giveBack releases a lease after a time, in the background.
-func (p *pass) giveBack(l *semaphore.Lease, after time.Duration) {
+// giveBack releases a lease in the background.
+func (p *pass) giveBack(l *semaphore.Lease) {
 	ctx := context.WithoutCancel(p.x.req.Context())
-	p.x.t.hub.Tasks.Go(func() {
-		_ = p.x.t.hub.Keeper.Sleep(ctx, after)
-		_ = l.Release(ctx) // on failure it is sent again
-	})
+	p.x.t.hub.Tasks.Go(func() { _ = l.Release(ctx) }) // on failure it is sent again
 }
 
-// retake takes another slot, after a pause, for a request that goes on without one that Redis knows. It
-// asks until the request has ended.
-func (p *pass) retake(old *semaphore.Lease, pause time.Duration) {
-	for p.x.t.hub.Keeper.Sleep(p.ctx, pause) == nil {
-		if !lost(old) && p.x.away(p.ctx) {
-			pause = turn
-			continue
-		}
-		again := semaphore.Request{Caps: p.x.caps, MaxWait: outageRetry}
-		l, err := p.x.t.cfg.Slot.Semaphore.Acquire(p.ctx, again)
-		if err == nil {
+// retake takes another slot for a request that goes on without one that Redis knows. It asks until Redis
+// has granted one, or the request has ended.
+func (p *pass) retake() {
+	again := semaphore.Request{Caps: p.x.caps, MaxWait: outageRetry}
+	for p.x.t.hub.Keeper.Sleep(p.ctx, turn) == nil {
+		l, _ := p.x.t.cfg.Slot.Semaphore.Acquire(p.ctx, again)
+		if l != nil && l.Token() != 0 {
 			p.keep(l)
 			return
 		}
-		pause = outageRetry
+		_ = l.Release(p.ctx) // on failure it is sent again
 	}
 }
 
@@ -152,11 +144,5 @@ func (p *pass) release() {
 	p.over = true
 	p.unwatch()
 	p.stop(context.Canceled)
-	p.giveBack(p.lease, 0)
-}
-
-// away reports whether Redis does not answer.
-func (x *exchange) away(ctx context.Context) bool {
-	d, err := x.t.cfg.Gate.Decide(ctx, x.asks...)
-	return err != nil || d.Cause != nil
+	p.giveBack(p.lease)
 }

@@ -95,18 +95,15 @@ var (
 	Forgive any
 
 	// Cool blocks a key under a policy whose Algorithm is a core.Block, for longer each time as growth
-	// says, or as the Cooldown does, and returns for how long it is blocked then. This process heeds the
-	// block while Redis does not answer. Heed has it heed one that it has learnt of. Reason returns that
-	// of the block that denies. Blocked returns the answer to a question about one key that this process
-	// remembers.
+	// says, or as the Cooldown does, and returns for how long it is blocked then. Reason returns that of
+	// the block that denies. A process that has learnt of a block with a reason heeds it while Redis does
+	// not answer, and remembers it whatever else is charged.
 	//
 	//	func(
 	//		ctx context.Context, g *core.Gate, p *core.Policy, key core.Key, growth core.Block, c Cooldown,
 	//	) (rest time.Duration, err error)
-	//	func(g *core.Gate, p *core.Policy, key core.Key, rest time.Duration, reason int64)
 	//	func(core.Result) int64
-	//	func(*core.Gate, core.Charge) (core.Result, bool)
-	Cool, Heed, Reason, Blocked any
+	Cool, Reason any
 
 	// Give gives units of a TokenBucket, a LeakyBucket or a FixedWindow back, whoever spent them, at
 	// most those that are used, or charges them if the number is negative. A quota is charged by
