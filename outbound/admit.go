@@ -30,7 +30,7 @@ func (x *exchange) admit() (*pass, error) {
 // waits for the slot first: a rule whose units are spent before the wait for a slot would see them
 // used much later.
 func (x *exchange) try() (*pass, *BusyError, error) {
-	if x.caps == nil || x.lease != nil {
+	if len(x.caps) == 0 || x.lease != nil {
 		return x.reserve()
 	}
 	if x.t.spaced { // Admit would not space the requests

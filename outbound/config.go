@@ -95,16 +95,19 @@ func (cfg Config) complete() (Config, error) {
 		fault("Gate is the zero Gate")
 	}
 	cfg.checkRules(fault)
-	if cfg.Longest == 0 {
-		cfg.Longest = longestCooldown
-	} else if cfg.Longest < time.Millisecond || cfg.Longest > longestWait {
-		fault("Longest is %v: it must be between 1ms and 10 years", cfg.Longest)
-	}
+	cfg.Longest = cmp.Or(cfg.Longest, longestCooldown)
+	within(fault, "Longest", cfg.Longest, time.Millisecond, longestWait)
 	checkPatience(cfg.MaxWait, cfg.Retry, fault)
 	if cfg.Slot != nil {
 		cfg.Slot.check(cfg.Gate, fault)
+	} else {
+		cfg.Slot = new(Slot)
 	}
-	cfg.Backoff = cfg.Backoff.complete(fault)
+	b := &cfg.Backoff
+	b.First = cmp.Or(b.First, time.Second)
+	b.Most = cmp.Or(b.Most, max(30*time.Second, b.First))
+	within(fault, "Backoff.First", b.First, time.Millisecond, longestBackoff)
+	within(fault, "Backoff.Most", b.Most, b.First, longestBackoff)
 	if cfg.Base == nil {
 		cfg.Base = http.DefaultTransport
 	}
@@ -115,11 +118,14 @@ func (cfg Config) complete() (Config, error) {
 }
 
 func checkPatience(maxWait time.Duration, retry Retry, fault faultFunc) {
-	if maxWait < 0 || maxWait > longestWait {
-		fault("MaxWait is %v: it must be between 0 and 10 years", maxWait)
-	}
-	if retry.Max < 0 || retry.Max > maxRetries {
-		fault("Retry.Max is %d: it must be between 0 and %d", retry.Max, maxRetries)
+	within(fault, "MaxWait", maxWait, 0, longestWait)
+	within(fault, "Retry.Max", retry.Max, 0, maxRetries)
+}
+
+// within records a value that is not between the least and the most.
+func within[T cmp.Ordered](fault faultFunc, name string, value, least, most T) {
+	if value < least || value > most {
+		fault("%s is %v: it must be between %v and %v", name, value, least, most)
 	}
 }
 
@@ -135,15 +141,4 @@ func (cfg *Config) checkRules(fault faultFunc) {
 		fault("Rules has %d entries: with those that have a Limit counted twice, it must have at most %d",
 			len(cfg.Rules), core.MaxCharges-maxAsks)
 	}
-}
-
-func (b Backoff) complete(fault faultFunc) Backoff {
-	b.First = cmp.Or(b.First, time.Second)
-	b.Most = cmp.Or(b.Most, max(30*time.Second, b.First))
-	if b.First < time.Millisecond || b.First > longestBackoff {
-		fault("Backoff.First is %v: it must be between 1ms and 1h", b.First)
-	} else if b.Most < b.First || b.Most > longestBackoff {
-		fault("Backoff.Most is %v: it must be between %v and 1h", b.Most, b.First)
-	}
-	return b
 }

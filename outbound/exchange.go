@@ -16,7 +16,6 @@ type exchange struct {
 	given   *http.Request // as the caller made it
 	req     *http.Request // as it is sent
 	measure Measure       // or nil
-	from    derivation    // what the keys of req know
 
 	scopes  [signal.Scopes]core.Key // whom a refusal may concern; zero for what concerns no other request
 	ruled   []ruled
@@ -43,22 +42,23 @@ type ruled struct {
 // open derives the charges of a request, and decides nothing. The exchange is not nil.
 func (t *Transport) open(req *http.Request) (*exchange, error) {
 	x := &exchange{t: t, given: req, began: time.Now()}
-	x.from.credential = hashed(t.cfg.Credential(req))
-	x.req = req.WithContext(context.WithValue(req.Context(), derivationContextKey{}, &x.from))
+	x.req = req.WithContext(req.Context())
+	d := derivation{credential: hashed(t.cfg.Credential(req))}
 	if t.cfg.Meter != nil {
 		m, err := t.cfg.Meter.Measure(x.req)
 		if err != nil {
 			return x, wrapped(err)
 		}
 		if m != nil {
-			x.measure, x.from.model = m, m.Model()
+			x.measure, d.model = m, m.Model()
 		}
 	}
-	return x, x.derive()
+	x.req = x.req.WithContext(context.WithValue(req.Context(), derivationContextKey{}, d))
+	return x, x.derive(d.model)
 }
 
 // derive derives the keys and costs of the request.
-func (x *exchange) derive() error {
+func (x *exchange) derive(model string) error {
 	account, err := ByCredential(x.req)
 	if err != nil {
 		return err
@@ -67,8 +67,7 @@ func (x *exchange) derive() error {
 	x.ruled = make([]ruled, 0, rules)
 	x.charges = make([]core.Charge, 0, 2*rules+maxAsks)
 	x.asks = append(make([]core.Charge, 0, rules+maxAsks), x.t.ask(account))
-	model, err := x.askBelow(account, x.from.model)
-	if err != nil {
+	if x.scopes[signal.Model], err = x.askBelow(account, model); err != nil {
 		return err
 	}
 	route := ""
@@ -79,8 +78,7 @@ func (x *exchange) derive() error {
 		return err
 	}
 	x.scopes[signal.Account] = account
-	x.scopes[signal.Model] = model
-	if x.from.model == "" {
+	if model == "" {
 		x.scopes[signal.Model] = account
 	}
 	for i := range x.t.cfg.Rules {
@@ -119,9 +117,6 @@ func (x *exchange) askBelow(key core.Key, part string, before ...string) (core.K
 }
 
 func (x *exchange) deriveCaps() error {
-	if x.t.cfg.Slot == nil {
-		return nil
-	}
 	x.caps = make([]semaphore.Cap, 0, len(x.t.cfg.Slot.Caps))
 	for _, c := range x.t.cfg.Slot.Caps {
 		key, err := c.Key(x.req)

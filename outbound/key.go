@@ -69,19 +69,11 @@ type derivation struct {
 
 type derivationContextKey struct{}
 
-// derivationOf returns what is known of the request of a context, or nil.
-func derivationOf(ctx context.Context) *derivation {
-	d, _ := ctx.Value(derivationContextKey{}).(*derivation)
-	return d
-}
-
 // ModelOf returns the model that Config.Meter has read from the request of a context, or "". It is
 // for a KeyFunc.
 func ModelOf(ctx context.Context) string {
-	if d := derivationOf(ctx); d != nil {
-		return d.model
-	}
-	return ""
+	d, _ := ctx.Value(derivationContextKey{}).(derivation)
+	return d.model
 }
 
 // below returns a key with further parts.
@@ -95,7 +87,7 @@ var credentialHeaders = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-
 
 // credential returns a hash of the credentials of a request, or "" if it has none.
 func credential(r *http.Request) string {
-	if d := derivationOf(r.Context()); d != nil {
+	if d, ok := r.Context().Value(derivationContextKey{}).(derivation); ok {
 		return d.credential
 	}
 	return hashed(credentials(r))
@@ -112,32 +104,23 @@ func hashed(credentials string) string {
 
 // credentials returns the credentials that stand in a request.
 func credentials(r *http.Request) string {
-	var room [256]byte
-	all := room[:0]
+	var all []string
 	for _, name := range credentialHeaders {
 		for _, value := range r.Header[name] {
-			all = append(append(append(append(all, name...), 0), accessKey(value)...), 0)
+			all = append(all, name, accessKey(value))
 		}
 	}
-	if strings.Contains(r.URL.RawQuery, "key=") { // parsing allocates
-		for _, value := range r.URL.Query()["key"] {
-			all = append(append(append(all, "key\x00"...), value...), 0)
-		}
+	for _, value := range r.URL.Query()["key"] {
+		all = append(all, "key", value)
 	}
-	return string(all)
+	return strings.Join(all, "\x00")
 }
 
 // accessKey returns the part of an Authorization that stays the same for an account: of an AWS
-// signature (version 4) the access key, and otherwise the whole value.
+// signature (version 4) what is before the date, and otherwise the whole value.
 func accessKey(value string) string {
-	scheme, rest, _ := strings.Cut(value, " ")
-	if !strings.HasPrefix(scheme, "AWS4-") {
-		return value
+	if strings.HasPrefix(value, "AWS4-") {
+		value, _, _ = strings.Cut(value, "/")
 	}
-	_, scope, found := strings.Cut(rest, "Credential=")
-	id, _, scoped := strings.Cut(scope, "/")
-	if !found || !scoped {
-		return value
-	}
-	return scheme + " " + id
+	return value
 }

@@ -36,10 +36,7 @@ func (x *exchange) lowerTo(left int64, c core.Charge) {
 		return
 	}
 	ctx := context.WithoutCancel(x.req.Context())
-	c.Cost = 1
-	c.Limit = limit
-	c.Clamp = false
-	n, _, err := x.t.cfg.Gate.SpendUpTo(ctx, most, c)
+	n, _, err := x.t.cfg.Gate.SpendUpTo(ctx, most, core.Charge{Policy: c.Policy, Key: c.Key, Cost: 1, Limit: limit})
 	if x.t.cfg.Observe != nil && (n > 0 || err != nil) {
 		x.t.cfg.Observe(ctx, &LowerEvent{Policy: c.Policy, Key: c.Key, Remaining: left, Spent: n, Err: err})
 	}

@@ -272,7 +272,7 @@ func TestConfigFaults(t *testing.T) {
 			{Policy: gatetest.Policy(t, core.PolicyConfig{Name: "tokens", Algorithm: gatetest.Frozen(1), Unit: core.UnitTokens}), Key: outbound.ByHost},
 		}}, []string{"Rules[0] counts tokens, but neither its Cost nor Config.Meter"}},
 		"many rules": {outbound.Config{Gate: g, Rules: manyRules(t, 15)}, []string{"Rules has 15 entries"}},
-		"slot":       {outbound.Config{Gate: g, Slot: &outbound.Slot{}}, []string{"Slot.Semaphore is nil", "Slot.Caps has 0 entries"}},
+		"slot":       {outbound.Config{Gate: g, Slot: &outbound.Slot{}}, []string{"Slot.Semaphore is nil", "Slot.Caps's length is 0"}},
 		"caps": {outbound.Config{Gate: g, Slot: &outbound.Slot{
 			Semaphore: newSemaphore(t, gatetest.Memory(t, core.Config{}), semaphoreConfig),
 			Caps:      []outbound.Cap{{Share: 1}, {Key: outbound.ByHost, Limit: 3, Share: -1, Floor: 4}},

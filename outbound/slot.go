@@ -3,6 +3,7 @@ package outbound
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/headgate/headgate/core"
@@ -47,9 +48,7 @@ func (s *Slot) check(gate *core.Gate, fault faultFunc) {
 	} else if gate != nil && s.Semaphore.Gate() != gate {
 		fault("Slot.Semaphore is of another Gate")
 	}
-	if n := len(s.Caps); n == 0 || n > maxCaps {
-		fault("Slot.Caps has %d entries: it must have between 1 and %d", n, maxCaps)
-	}
+	within(fault, "Slot.Caps's length", len(s.Caps), 1, maxCaps)
 	for i := range s.Caps {
 		s.Caps[i].check(i, fault)
 	}
@@ -59,16 +58,10 @@ func (c *Cap) check(i int, fault faultFunc) {
 	if c.Key == nil {
 		fault("Slot.Caps[%d].Key is nil: say whose cap it is, such as ByCredential", i)
 	}
-	if c.Limit < 1 || c.Limit > semaphore.MaxLimit {
-		fault("Slot.Caps[%d].Limit is %d: it must be between 1 and %d",
-			i, c.Limit, int64(semaphore.MaxLimit))
-	}
-	if c.Share < 0 || c.Share > semaphore.MaxShare {
-		fault("Slot.Caps[%d].Share is %d: it must be between 0 and %d", i, c.Share, semaphore.MaxShare)
-	}
-	if c.Floor < 0 || c.Floor > c.Limit {
-		fault("Slot.Caps[%d].Floor is %d: it must be between 0 and the limit", i, c.Floor)
-	}
+	at := fmt.Sprintf("Slot.Caps[%d]", i)
+	within(fault, at+".Limit", c.Limit, 1, semaphore.MaxLimit)
+	within(fault, at+".Share", c.Share, 0, semaphore.MaxShare)
+	within(fault, at+".Floor", c.Floor, 0, c.Limit)
 	if i == 0 && (c.Share != 0 || c.Floor != 0) {
 		fault("Slot.Caps[0] has a Share or a Floor, but no cap is before it")
 	}

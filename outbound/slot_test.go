@@ -204,6 +204,7 @@ func TestSlotLostBeforeSending(t *testing.T) {
 		})
 		for range 2 {
 			gatetest.Must(get(t, tr, "http://example.com/"))(t)
+			gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, "http://example.com/") == 0 })
 		}
 		if sent != 2 || !evicted {
 			t.Errorf("%d sent, evicted %v", sent, evicted)

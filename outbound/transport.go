@@ -39,9 +39,7 @@ func New(cfg Config) (*Transport, error) {
 		return nil, err
 	}
 	cfg.Rules = slices.Clone(cfg.Rules)
-	if cfg.Slot != nil {
-		cfg.Slot = &Slot{Semaphore: cfg.Slot.Semaphore, Caps: slices.Clone(cfg.Slot.Caps)}
-	}
+	cfg.Slot = &Slot{Semaphore: cfg.Slot.Semaphore, Caps: slices.Clone(cfg.Slot.Caps)}
 	grows := growth(cfg.Backoff.First, cfg.Backoff.Most)
 	cooldown, err := core.NewPolicy(core.PolicyConfig{Name: coolingName, Algorithm: grows})
 	if err != nil {

@@ -175,13 +175,11 @@ func (x *exchange) forCooldown(e *BusyError) error {
 func (x *exchange) stand(place *line.Place[lineKey], expected time.Duration) (others bool, err error) {
 	others = !place.IsHead()
 	x.begin(place.Key().policy.Name(), expected)
-	timer := time.NewTimer(x.stirs())
-	defer timer.Stop()
 	select {
 	case <-place.Head():
 		x.place = place
 		return others, nil
-	case <-timer.C: // the last question tells when there may be room
+	case <-time.After(x.stirs()): // the last question tells when there may be room
 	case <-x.req.Context().Done():
 		err = wrapped(x.req.Context().Err())
 	}
