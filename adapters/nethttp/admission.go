@@ -35,6 +35,7 @@ type Admission struct {
 	differs    bool        // from the request that was
 	skipped    bool        // nobody decided
 	planned    bool        // Config.Plan was asked
+	followed   bool        // a policy was followed by the next one
 
 	// Memory that most requests need. One allocation holds it all.
 	inlineCharged [inlineRules]charged
@@ -43,8 +44,9 @@ type Admission struct {
 
 // charged is what one rule charges a request.
 type charged struct {
-	by   *charger
-	cost int64
+	by     *charger
+	cost   int64
+	sooner time.Duration // the shortest wait of the policies that by follows, or 0
 }
 
 // charger is a rule of a Guard, or a block.

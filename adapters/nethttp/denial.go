@@ -30,10 +30,14 @@ func (a *Admission) Denials() iter.Seq[Denial] {
 	}
 }
 
-// denials iterates over the indexes and results of the policies that deny the request.
+// denials iterates over the indexes and results of the policies that deny the request. Of policies that
+// follow each other, the last one tells the shortest wait of all.
 func (a *Admission) denials() iter.Seq2[int, core.Result] {
 	return func(yield func(int, core.Result) bool) {
 		for i, r := range a.decision.Results() {
+			if a.followed && a.charged[i].sooner > 0 {
+				r.RetryAfter = min(r.RetryAfter, a.charged[i].sooner)
+			}
 			if !r.Allowed && !r.Policy.Shadow() && !yield(i, r) {
 				return
 			}
@@ -144,5 +148,11 @@ func (a *Admission) RetryAfter() (wait time.Duration, ok bool) {
 	case a.decision.Len() == 0, a.overloaded && a.decision.Source != core.SourceClosed:
 		return time.Second, true
 	}
-	return a.decision.RetryAfter(), true
+	if !a.followed {
+		return a.decision.RetryAfter(), true
+	}
+	for _, r := range a.denials() {
+		wait = max(wait, r.RetryAfter)
+	}
+	return wait, true
 }

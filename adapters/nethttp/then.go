@@ -30,7 +30,10 @@ func (x *Exchange) follow(charges []core.Charge) (again bool) {
 			if c.by.rule.kept != nil {
 				x.keepInstead(next, &charges[i], c.cost, charges[i+1:], x.charged[i+1:])
 			}
-			c.by, again = next, true
+			c.by = next
+			c.sooner = r.RetryAfter
+			x.followed = true
+			again = true
 		}
 	}
 	return again

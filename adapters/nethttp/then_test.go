@@ -127,6 +127,47 @@ func TestThen(t *testing.T) {
 	}
 }
 
+// A request that none of a rule's policies admits waits for the one that has room first, and may pass later
+// although the last one never admits its cost.
+func TestThenTellsTheShortestWait(t *testing.T) {
+	t.Parallel()
+	end := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		now    time.Time
+		cost   int64
+		status int
+		wait   string
+	}{
+		"slow has room first":       {end.Add(-time.Hour), 1, 429, "61"},
+		"the month begins first":    {end.Add(-30 * time.Second), 1, 429, "30"},
+		"too much for slow":         {end.Add(-time.Hour), 2, 429, "3600"},
+		"too much for all of them":  {end.Add(-time.Hour), 5, 413, ""},
+		"too much, a far new month": {end.AddDate(0, 0, -9), 2, 429, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := newClock()
+			clock.Set(c.now)
+			gate := memory(t, clock)
+			month := gatetest.Limited(t, "month", core.Calendar{Limit: 4, Every: core.PeriodMonth, In: time.UTC})
+			slow := gatetest.Limited(t, "slow", core.AnyMinute(1))
+			cost := int64(4)
+			h := guard(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
+				Policy: month, Then: []*core.Policy{slow}, Key: keyfunc.RemoteIP(),
+				Cost: func(*http.Request) int64 { return cost },
+			}}}).Handler(http.HandlerFunc(ok))
+			var w *httptest.ResponseRecorder
+			for _, cost = range []int64{4, 1, c.cost} {
+				w = httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			}
+			if got := w.Header().Get("Retry-After"); w.Code != c.status || got != c.wait {
+				t.Errorf("%d with Retry-After %q, want %d with %q: %s", w.Code, got, c.status, c.wait, w.Body)
+			}
+		})
+	}
+}
+
 // What a handler that fails gives back comes back to the policy that was charged.
 func TestThenIsSettled(t *testing.T) {
 	t.Parallel()
