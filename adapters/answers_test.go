@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	mathrand "math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -19,10 +20,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
+	"github.com/gin-gonic/gin"
+	echov4 "github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v5"
 	"github.com/redis/go-redis/v9"
 
+	echogate "github.com/headgate/headgate/adapters/echo"
+	echov5gate "github.com/headgate/headgate/adapters/echov5"
+	gingate "github.com/headgate/headgate/adapters/gin"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/once"
@@ -190,6 +198,34 @@ func TestAnswersAreRepeated(t *testing.T) {
 					t.Errorf("%s: %q", tt.lacks, second.header[tt.lacks])
 				}
 			})
+		}
+	}
+}
+
+// An answer that a handler says it could not finish is not repeated, and the handler runs once. One that
+// only tells its logs of an error is.
+func TestBrokenAnswersAreNotRepeated(t *testing.T) {
+	gin.SetMode(gin.ReleaseMode)
+	broken := func() io.Reader {
+		return io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("disk")))
+	}
+	for status, why := range map[int]string{200: "incomplete", 402: ""} {
+		p := core.Must(nethttp.NewReplay(nil, nethttp.ReplayConfig{
+			Once: core.Must(once.New(newFixture(t).gate, once.Config{Name: "ids", Window: time.Hour})),
+			ID:   byIdempotencyKey, AnyRoute: true, Succeeded: func(*http.Request, int) bool { return true },
+		}))
+		v4, v5, engine := echov4.New(), echo.New(), gin.New()
+		v4.POST("/users/:id", func(c echov4.Context) error { return c.Stream(status, "text/plain", broken()) }, echogate.Middleware(p))
+		v5.POST("/users/:id", func(c *echo.Context) error { return c.Stream(status, "text/plain", broken()) }, echov5gate.Middleware(p))
+		engine.POST("/users/:id", gingate.Middleware(p), func(c *gin.Context) { c.DataFromReader(status, -1, "text/plain", broken(), nil) })
+		v4.Logger.SetOutput(io.Discard)
+		v5.Logger = slog.New(slog.DiscardHandler)
+		for name, h := range map[string]http.Handler{"echo": v4, "echov5": v5, "gin": engine} {
+			id := fmt.Sprint(name, status)
+			first, second := post(t, h, id, "pay 1", ""), post(t, h, id, "pay 1", "")
+			if first.status != status || second.header.Get("Idempotency-Not-Replayed") != why || (second.status == status) != (why == "") {
+				t.Errorf("%s: %d, then %d, %v", id, first.status, second.status, second.header)
+			}
 		}
 	}
 }

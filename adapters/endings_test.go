@@ -431,7 +431,7 @@ var watchers = []watcher{
 			h := e.build(replay)
 			e.want(t, h)
 			refusal := cmp.Or(status, e.status)
-			if e.status == http.StatusSwitchingProtocols || strings.Contains(e.name, "flush") { // none is kept
+			if e.status == http.StatusSwitchingProtocols || strings.Contains(e.name, "flush") || e.name == "error after a body" { // none is kept
 				refusal = http.StatusConflict
 			}
 			e.again(t, h, e.status < 400 && !e.failed, refusal)

@@ -61,7 +61,11 @@ func WithConfig(g nethttp.Admitter, cfg Config) echo.MiddlewareFunc {
 			x.WriteHeaders(w.Header())
 			w.Writer = x.Writer(w.Writer)
 			err := next(c)
-			if err != nil && x.Watches() && !c.Response().Committed {
+			switch {
+			case err == nil || !x.Watches():
+			case c.Response().Committed:
+				x.Record(nil, err)
+			default:
 				c.Error(err)
 				if !c.Response().Committed { // nobody has answered the error
 					x.Fail()

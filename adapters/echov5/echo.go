@@ -66,7 +66,11 @@ func WithConfig(g nethttp.Admitter, cfg Config) echo.MiddlewareFunc {
 				c.SetResponse(x.Writer(c.Response()))
 			}
 			err := next(c)
-			if err != nil && x.Watches() && !committed(c) {
+			switch {
+			case err == nil || !x.Watches():
+			case committed(c):
+				x.Record(nil, err)
+			default:
 				c.Echo().HTTPErrorHandler(c, err)
 				if !committed(c) { // nobody has answered the error
 					x.Fail()

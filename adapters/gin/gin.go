@@ -71,6 +71,9 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 		c.Writer = w
 		c.Next()
 		w.begin()
+		if last := c.Errors.Last(); last != nil && c.IsAborted() {
+			x.Record(nil, last)
+		}
 		returned = true
 	}
 }

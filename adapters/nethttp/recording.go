@@ -18,6 +18,7 @@ type recording struct {
 	keeper *keeper
 	id     core.Key
 	told   bool // the adapter tells of the response
+	broken bool // the handler could not finish it
 }
 
 // lose gives the answer up.
@@ -55,6 +56,8 @@ func (t *recording) write(h http.Header, p []byte, err error) bool {
 	t.told = true
 	if p != nil {
 		t.begin(h)
+	} else if err != nil {
+		t.broken = true
 	}
 	if t.lost != "" || errors.Is(err, http.ErrBodyNotAllowed) ||
 		errors.Is(err, http.ErrContentLength) || errors.Is(err, http.ErrHijacked) {
@@ -95,6 +98,8 @@ func (t *recording) end(h http.Header, r *http.Request, status int) []byte {
 		t.lose(lostStream)
 	case status >= http.StatusInternalServerError:
 		t.lose(lostError)
+	case t.broken && status < http.StatusBadRequest:
+		t.lose(lostIncomplete) // the handler may have done its work, so the id stays handled
 	case r.Method != http.MethodHead && status != http.StatusNotModified &&
 		stated != "" && stated != strconv.Itoa(len(t.body)):
 		t.lose(lostIncomplete)
@@ -116,7 +121,8 @@ func (x *Exchange) recording() *recording {
 //
 // Writer does that. It is for an adapter whose framework has a ResponseWriter type of its own. Such
 // an adapter calls Record with nothing before the handler, too, and RecordStream for a response that is
-// flushed or hijacked. Of an adapter that does neither, no answer is kept.
+// flushed or hijacked. Of an adapter that does neither, no answer is kept. With no bytes and an error, which
+// a handler returns that has begun to respond, an answer below 400 is not kept either.
 func (x *Exchange) Record(p []byte, err error) (all bool) {
 	return x.recording().write(x.headers, p, err)
 }
