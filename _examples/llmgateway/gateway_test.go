@@ -29,6 +29,7 @@ const transcriptCost = 24*3 + 89*15
 
 // Every format passes byte for byte, and is settled to the token.
 func TestTranscripts(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	r := start(t, withPlan(t, generous), "REDIS_URL=redis://"+server.Addr)
 	count := int64(0)
@@ -60,6 +61,7 @@ func TestTranscripts(t *testing.T) {
 }
 
 func TestAuthentication(t *testing.T) {
+	t.Parallel()
 	r := start(t, withPlan(t, generous))
 	const openAI = `{"error":{"code":"invalid_api_key","message":"The API key is missing or unknown.","param":null,"type":"invalid_request_error"}}`
 	const anthropic = `{"error":{"message":"The API key is missing or unknown.","type":"authentication_error"},"type":"error"}`
@@ -90,6 +92,7 @@ func TestAuthentication(t *testing.T) {
 
 // The page and the feed are not at the tenants' address, and tell no key.
 func TestOperatorOnly(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	for _, path := range []string{"/", "/feed"} {
 		if status := exchange(t, http.MethodGet, r.api+path, "", "Authorization", "Bearer "+ann).StatusCode; status != http.StatusNotFound {
@@ -106,6 +109,7 @@ func TestOperatorOnly(t *testing.T) {
 
 // Neither side sees the other's credentials and limits.
 func TestHeaders(t *testing.T) {
+	t.Parallel()
 	status := make(chan int, 2)
 	seen := make(chan http.Header, 2)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -145,6 +149,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestExhaustedBudget(t *testing.T) {
+	t.Parallel()
 	limits := generous
 	limits.MicroDollarsPerMonth = 2500 // enough for one estimate, and not for another after it
 	r := start(t, withPlan(t, limits))
@@ -163,6 +168,7 @@ func TestExhaustedBudget(t *testing.T) {
 }
 
 func TestQueue(t *testing.T) {
+	t.Parallel()
 	m, env := startModel(t)
 	limits := generous
 	limits.StreamsPerUser, limits.Queue = 1, 2
@@ -229,6 +235,7 @@ func (s slots) empty() {
 
 // The slots of a replica that dies go to the requests that wait at another one.
 func TestKilledReplicaFreesItsSlots(t *testing.T) {
+	t.Parallel()
 	const lease = 3 * time.Second
 	server := redistest.Start(t)
 	m, env := startModel(t)
@@ -268,6 +275,7 @@ func TestKilledReplicaFreesItsSlots(t *testing.T) {
 
 // Without Redis no money is spent: requests are refused with 503, and the page says why.
 func TestRedisDown(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	r := start(t, withPlan(t, generous), "REDIS_URL=redis://"+server.Addr)
 	gatetest.Need(t, r.send(t, ann).StatusCode, http.StatusOK, "status")
@@ -285,6 +293,7 @@ func TestRedisDown(t *testing.T) {
 
 // A replica that stops lets running streams go on, and refuses queued and new requests.
 func TestShutdown(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	m, env := startModel(t)
 	limits := generous

@@ -147,6 +147,7 @@ func (r *result) limits(t *testing.T, f llm.Format, remaining int64) {
 }
 
 func TestSDKStreamsToTheEnd(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s sdk) {
 		for _, asked := range []bool{true, false} {
 			if !asked && s.format != llm.FormatOpenAIChat {
@@ -167,6 +168,7 @@ func TestSDKStreamsToTheEnd(t *testing.T) {
 }
 
 func TestSDKDoesNotRetryAnExhaustedBudget(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s sdk) {
 		g := newGateway(t, inMemory(core.NewManualClock(noon).Now), monthly(1000), replay(t, s.format))
 		g.beforeEach(func(r *http.Request, number int) {
@@ -189,6 +191,7 @@ func TestSDKDoesNotRetryAnExhaustedBudget(t *testing.T) {
 
 // The clock of the gate moves only by the time that the SDK really waits.
 func TestSDKRetriesOnceAfterTheWait(t *testing.T) {
+	t.Parallel()
 	for _, wait := range []time.Duration{2 * time.Second, 100 * time.Millisecond} {
 		t.Run(wait.String(), func(t *testing.T) {
 			t.Parallel()
@@ -224,6 +227,7 @@ func TestSDKRetriesOnceAfterTheWait(t *testing.T) {
 }
 
 func TestSDKFailsWithTheErrorThatEndsAStream(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s sdk) {
 		budget := monthly(1) // the estimate of the output
 		budget.Unit = core.UnitOutputTokens
@@ -241,6 +245,7 @@ func TestSDKFailsWithTheErrorThatEndsAStream(t *testing.T) {
 }
 
 func TestSDKWithoutRedis(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s sdk) {
 		server := redistest.Start(t)
 		gate := core.Must(core.NewRedis(server.Client(t), core.Config{Timeout: 30 * time.Second}))
@@ -262,6 +267,7 @@ func TestSDKWithoutRedis(t *testing.T) {
 
 // @google/genai retries if it is told to. It does not read how long it should wait.
 func TestGoogleRetriesWhereItIsTold(t *testing.T) {
+	t.Parallel()
 	only(t, "google-genai", func(t *testing.T, s sdk) {
 		g := newGateway(t, inMemory(core.NewManualClock(noon).Now), monthly(1000), replay(t, s.format))
 		var running *core.Reservation
@@ -279,6 +285,7 @@ func TestGoogleRetriesWhereItIsTold(t *testing.T) {
 }
 
 func TestSDKReadsAWholeAnswer(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		format, text, answer string
 		input, output        int64
@@ -335,6 +342,7 @@ func spentMonth(t *testing.T, dialect nethttp.Dialect, left time.Duration) *neth
 // A client does not sleep until a spent month ends, and does not ask again and again: the SDKs of model
 // APIs ask once, and others give up as they do without a Retry-After.
 func TestClientsGiveUpOnASpentMonth(t *testing.T) {
+	t.Parallel()
 	needNode(t)
 	var mu sync.Mutex
 	asked := make(map[string]int) // by /dialect/days/client
@@ -433,6 +441,7 @@ func outboundClient(t *testing.T, p *provider.Provider, change func(*outbound.Co
 // An SDK that is given the client works as ever, and a request that waits for room looks like a slow
 // one to it: nothing is retried.
 func TestOutboundSDKs(t *testing.T) {
+	t.Parallel()
 	for _, s := range outboundSDKs {
 		t.Run(s.name, func(t *testing.T) {
 			p := provider.New(provider.Config{
@@ -460,6 +469,7 @@ func TestOutboundSDKs(t *testing.T) {
 // A refusal that the SDK sees makes it wait as the provider says, and its retry finds the cooldown
 // over: it waits once. With Config.Retry the SDK sees no refusal.
 func TestOutboundSDKsWaitOnce(t *testing.T) {
+	t.Parallel()
 	for _, s := range outboundSDKs {
 		for _, retries := range []int{0, 3} {
 			t.Run(s.name, func(t *testing.T) {
@@ -498,6 +508,7 @@ func TestOutboundSDKsWaitOnce(t *testing.T) {
 
 // An SDK takes a BusyError for a broken connection and passes it on after its retries.
 func TestOutboundSDKsTellBusy(t *testing.T) {
+	t.Parallel()
 	for _, s := range outboundSDKs {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

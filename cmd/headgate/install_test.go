@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,21 +42,22 @@ type user struct {
 	env []string
 }
 
-// newUser returns a user of the root module and of others.
-func newUser(t *testing.T, modules ...string) user {
+// published returns how to make users, who share a proxy of these modules and a cache of all that they import.
+func published(t *testing.T, modules ...string) func(t *testing.T) user {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds all that the modules import")
-	}
 	root := gatetest.Must(filepath.Abs("../.."))(t)
-	proxy, dir := t.TempDir(), t.TempDir()
-	for _, m := range append([]string{""}, modules...) {
+	proxy := t.TempDir()
+	for _, m := range modules {
 		publish(t, proxy, filepath.Join(root, m), module.Version{Path: path.Join(modulePath, m), Version: "v0.1.0"})
 	}
 	known := gatetest.Must(exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output())(t)
 	cache, next, _ := strings.Cut(strings.TrimSpace(string(known)), "\n")
-	return user{dir, append(os.Environ(), "GOBIN="+dir, "GOMODCACHE="+t.TempDir(), "GOFLAGS=-modcacherw -trimpath", "GOWORK=",
-		"GOPROXY=file://"+proxy+",file://"+cache+"/cache/download,"+next, "GONOSUMDB=*")}
+	env := append(os.Environ(), "GOMODCACHE="+t.TempDir(), "GOFLAGS=-modcacherw -trimpath", "GOWORK=", "GONOSUMDB=*",
+		"GOPROXY=file://"+proxy+",file://"+cache+"/cache/download,"+next)
+	return func(t *testing.T) user {
+		dir := t.TempDir()
+		return user{dir, append(slices.Clone(env), "GOBIN="+dir)}
+	}
 }
 
 func (u user) run(t *testing.T, args ...string) {
@@ -74,17 +76,6 @@ func (u user) output(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// go install builds the command: go.mod has no replace, and go.work does not count there.
-func TestGoInstall(t *testing.T) {
-	t.Parallel()
-	u := newUser(t, "cmd/headgate")
-	u.run(t, "install", modulePath+"/cmd/headgate@v0.1.0")
-	out, err := exec.CommandContext(t.Context(), filepath.Join(u.dir, "headgate"), "--version").CombinedOutput()
-	if err != nil || string(out) != "headgate v0.1.0\n" {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
 // build writes a program of a module of its own, gets what it names, and builds it.
 func (u user) build(t *testing.T, program string, gets ...string) {
 	t.Helper()
@@ -93,16 +84,6 @@ func (u user) build(t *testing.T, program string, gets ...string) {
 	u.run(t, append([]string{"get"}, gets...)...)
 	u.run(t, "mod", "tidy")
 	u.run(t, "build", "-o", filepath.Join(u.dir, "program"), ".")
-}
-
-// go get finds the exporters' modules, which require the root module by the version of its tag.
-func TestGoGetOfExporters(t *testing.T) {
-	t.Parallel()
-	for _, exporter := range []string{"observe/prometheus", "observe/otel"} {
-		t.Run(exporter, func(t *testing.T) {
-			newUser(t, exporter).build(t, importing(exporter), path.Join(modulePath, exporter)+"@v0.1.0")
-		})
-	}
 }
 
 // importing returns a program that imports packages of this repository.
@@ -116,10 +97,15 @@ func importing(packages ...string) string {
 	return b.String()
 }
 
-// README's first program builds in a new module, and every adapter with the oldest and the newest framework of the
-// table of versions.
+// What a user gets of the tagged modules builds in a new module: README's first program, the exporters beside each
+// other, and every adapter with the oldest and the newest framework of the table of versions. go install builds the
+// command: go.mod has no replace, and go.work does not count there.
 func TestGoGet(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds all that the modules import")
+	}
+	newUser := published(t, "", "cmd/headgate", "observe/prometheus", "observe/otel")
 	readme := gatetest.Must(os.ReadFile("../../README.md"))(t)
 	_, program, _ := strings.Cut(string(readme), "```go\n")
 	program, _, _ = strings.Cut(program, "```\n")
@@ -128,23 +114,36 @@ func TestGoGet(t *testing.T) {
 	for name, test := range map[string]struct {
 		program string
 		gets    []string
+		nightly bool // builds all that the frameworks import
 	}{
-		"first program":     {program, nil},
-		"oldest frameworks": {adapters, oldest},
-		"newest frameworks": {adapters, newest},
+		"first program": {program, []string{modulePath + "@v0.1.0"}, false},
+		"exporters": {importing("observe/prometheus", "observe/otel"),
+			[]string{modulePath + "/observe/prometheus@v0.1.0", modulePath + "/observe/otel@v0.1.0"}, false},
+		"oldest frameworks": {adapters, append(oldest, modulePath+"@v0.1.0"), true},
+		"newest frameworks": {adapters, append(newest, modulePath+"@v0.1.0"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if test.gets != nil && !gatetest.Long() {
-				t.Skip("builds all that the frameworks import: nightly")
+			t.Parallel()
+			if test.nightly && !gatetest.Long() {
+				t.Skip("nightly")
 			}
 			u := newUser(t)
-			u.build(t, test.program, append([]string{modulePath + "@v0.1.0"}, test.gets...)...)
+			u.build(t, test.program, test.gets...)
 			for _, want := range test.gets {
 				module, version, _ := strings.Cut(want, "@")
 				gatetest.Equal(t, u.output(t, "list", "-m", "-f", "{{.Version}}", module), version, "%s is", module)
 			}
 		})
 	}
+	t.Run("command", func(t *testing.T) {
+		t.Parallel()
+		u := newUser(t)
+		u.run(t, "install", modulePath+"/cmd/headgate@v0.1.0")
+		out, err := exec.CommandContext(t.Context(), filepath.Join(u.dir, "headgate"), "--version").CombinedOutput()
+		if err != nil || string(out) != "headgate v0.1.0\n" {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
 }
 
 // frameworks returns the oldest and the newest that docs/reference/upgrading.md names, as arguments of go get.

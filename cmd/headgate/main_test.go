@@ -27,13 +27,14 @@ func TestMain(m *testing.M) {
 }
 
 // process returns the command with its arguments, without the variables of this process. On a busy
-// machine Redis may take long to answer.
+// machine Redis may take long to answer. Under the race detector a process sleeps for a second before it
+// exits, unless it is told not to.
 func process(ctx context.Context, args ...string) *exec.Cmd {
 	if slices.Contains(args, "--redis") && !slices.Contains(args, "--timeout") {
 		args = append(slices.Clone(args), "--timeout", "30s")
 	}
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asCommand+"=1", redisVariable+"=")
+	cmd.Env = append(os.Environ(), asCommand+"=1", redisVariable+"=", "GORACE=atexit_sleep_ms=0")
 	return cmd
 }
 
