@@ -112,15 +112,6 @@ func (g *Gate) refundWithoutSlot(ctx context.Context, p *inquiry, paid *Reservat
 	}
 }
 
-// takesSlot reports whether the store can decide the charges and take a slot in one step.
-func (g *Gate) takesSlot(charges []Charge, outermost string) bool {
-	parts := make([]*request.Charge, len(charges))
-	for i, c := range charges {
-		parts[i] = &request.Charge{Key: c.Key.path, Outer: c.Key.outer}
-	}
-	return g.store.TakesSlot(parts, outermost)
-}
-
 // mark is hub.Mark.
 func mark(ctx context.Context, g *Gate, p *Policy, key Key, answer []byte) error {
 	done := &Blocklist{g, p}

@@ -43,17 +43,6 @@ func (r *Reservation) correct(ctx context.Context, units []int64) (open []*unset
 	return open, errors.Join(errs...)
 }
 
-// parts returns the charges that one step corrects.
-func (g *Gate) parts(charges []*request.Charge) [][]*request.Charge {
-	if len(charges) == 0 {
-		return nil
-	}
-	if parts := g.store.Split(charges); parts != nil {
-		return parts
-	}
-	return [][]*request.Charge{charges}
-}
-
 // correct computes the correction that brings a charge to that many units.
 func (c *charge) correct(units int64) {
 	spent := c.Limit

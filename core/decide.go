@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,59 +141,25 @@ func (g *Gate) heedSlot(ctx context.Context, p *inquiry, d *Decision, slot *requ
 }
 
 // ask asks the store for the charges, and lets the failure modes decide what it does not answer.
-// After a denial it only peeks at the other parts, so that the decision names every policy that
-// denies.
-func (g *Gate) ask(caller context.Context, p *inquiry, d *Decision) error {
-	ctx, requests := g.requests(caller, p)
-	for i := range requests {
-		if err := g.askOne(ctx, caller, p, requests[i:i+1]); err != nil {
-			g.giveBack(ctx, p, requests[:i], false)
-			d.Source = SourceNone
-			return err
-		}
+func (g *Gate) ask(ctx context.Context, p *inquiry, d *Decision) error {
+	whole := p.whole[:]
+	if whole[0].Hold != "" || !g.inOneStep(whole[0].Charges) {
+		return g.askParts(ctx, p, d)
 	}
-	if p.parted || p.cause != nil || p.whole[0].Hold != "" {
-		return g.conclude(ctx, caller, p, d, requests)
+	if err := g.askOne(ctx, ctx, p, whole); err != nil {
+		d.Source = SourceNone
+		return err
+	}
+	if p.cause != nil {
+		return g.conclude(ctx, p, d, whole)
 	}
 	d.Allowed = p.admitted
 	return nil
 }
 
-// requests returns the inquiry's requests, and the context to ask for them with: one request, or one
-// for each part that the store decides in a step.
-func (g *Gate) requests(
-	caller context.Context, p *inquiry,
-) (ctx context.Context, requests []request.Request) {
-	ctx = caller
-	if p.whole[0].Hold != "" { // a charge that nobody knows of would count for its Hold
-		ctx = deadline.Keep(caller)
-	}
-	parts := g.store.Split(p.whole[0].Charges)
-	if parts == nil {
-		return ctx, p.whole[:]
-	}
-	// Parts whose policies denied last come first, because they are the most likely to deny.
-	denied := func(part []*request.Charge) (last int64) {
-		for _, c := range part {
-			last = max(last, p.of(c).from.policy.lastDenial.Load())
-		}
-		return last
-	}
-	slices.SortStableFunc(parts, func(a, b []*request.Charge) int {
-		return cmp.Compare(denied(b), denied(a))
-	})
-	p.parted = true
-	for _, part := range parts {
-		r := request.Request{Op: p.op, Receipts: true, Hold: p.whole[0].Hold, Charges: part}
-		requests = append(requests, r)
-	}
-	return g.bound(ctx), requests // all of them, where the store bounds each
-}
-
 // askOne asks for one request, and takes the answer. Its error is that of the caller's context.
 func (g *Gate) askOne(ctx, caller context.Context, p *inquiry, one []request.Request) error {
 	r := &one[0]
-	r.Bound = p.whole[0].Bound
 	if !p.admitted {
 		r.Op = algorithm.Peek
 		r.Slot = nil
@@ -234,38 +199,21 @@ func (p *inquiry) fails(caller context.Context, r *request.Request, err error) e
 	return nil
 }
 
-// conclude ends a decision that holds charges, that took several steps, or that the store did not
-// answer.
+// conclude ends a decision that took several steps, or that the store did not answer.
 func (g *Gate) conclude(
-	ctx, caller context.Context, p *inquiry, d *Decision, requests []request.Request,
+	ctx context.Context, p *inquiry, d *Decision, requests []request.Request,
 ) error {
-	if p.whole[0].Hold != "" && caller.Err() != nil {
-		g.giveBack(g.bound(ctx), p, requests, false)
-		d.Source = SourceNone
-		return fmt.Errorf("core: %w", caller.Err())
-	}
 	if p.cause != nil {
 		p.admitted = g.fail(ctx, p, d, p.cause, p.admitted)
 	}
 	if p.parted {
 		g.giveBack(ctx, p, requests, p.admitted)
-		if !p.admitted && p.op != algorithm.Peek {
-			g.rememberDenial(p)
-		}
 	}
 	d.Allowed = p.admitted
 	if !p.admitted && errors.Is(p.cause, ErrMisconfigured) {
 		return p.cause
 	}
 	return nil
-}
-
-func (g *Gate) rememberDenial(p *inquiry) {
-	for i := range p.wire {
-		if c := &p.wire[i]; c.answered() && !c.Fits {
-			c.from.policy.lastDenial.Store(g.denials.Add(1))
-		}
-	}
 }
 
 // send asks the store. An outage is an error that wraps neither the error of the caller's context

@@ -189,19 +189,18 @@ func (r *Result) read(c *charge, p *inquiry, cause error) {
 		r.unanswered(c, cause)
 		return
 	}
-	limit := c.Limit
-	if c.Raises != nil {
-		limit = c.RaisedLimit()
-		r.Raised = c.Raised()
-	}
+	limit := c.RaisedLimit()
 	reading := limit.Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
 	fits := c.Fits
-	_, r.defers = limit.(*algorithm.TokenBucket)
-	if r.defers && p.op == algorithm.Reserve {
+	if p.op == algorithm.Reserve {
 		fits = r.reserve(c, &reading, p.whole[0].Bound)
 	}
-	if c.Held > 0 {
-		reading.Await(c.Held, c.Units, limit.Capacity(), c.from.policy.held.Wait(c.from.policy.hold))
+	if p.beside {
+		r.Raised = c.Raised()
+		if c.Held > 0 {
+			reading.Await(c.Held, c.Units, limit.Capacity(), c.from.policy.held.Wait(c.from.policy.hold))
+		}
+		r.Held = reading.Held
 	}
 	r.Allowed = fits
 	r.Known = true
@@ -212,7 +211,6 @@ func (r *Result) read(c *charge, p *inquiry, cause error) {
 	r.NextAfter = reading.NextAfter
 	r.ResetAfter = reading.ResetAfter
 	r.reset = reading.Reset
-	r.Held = reading.Held
 	if !fits {
 		r.RetryAfter = reading.RetryAfter
 		r.kept = reading.KeptAfter
@@ -240,8 +238,12 @@ func (r *Result) unanswered(c *charge, cause error) {
 
 // reserve sets when a charge of Reserve may act or fits, and reports whether it may act within bound,
 // in microseconds. If another request denied before, the charge was peeked at, which knows no bound.
+// Only buckets act later.
 func (r *Result) reserve(c *charge, reading *algorithm.Reading, bound int64) (fits bool) {
-	bucket := c.Limit.(*algorithm.TokenBucket)
+	bucket, defers := c.Limit.(*algorithm.TokenBucket)
+	if r.defers = defers; !defers {
+		return c.Fits
+	}
 	longest := time.Duration(bound) * time.Microsecond
 	reading.RetryAfter = max(0, bucket.RetryReserve(*reading, longest))
 	fits = reading.RetryAfter == 0

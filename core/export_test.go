@@ -59,21 +59,11 @@ func (g *Gate) KnownDenials() (n int) {
 
 // SplitByOutermost makes a Gate decide as on a cluster.
 func (g *Gate) SplitByOutermost() {
-	switch s := g.store.(type) {
-	case *redisstore.Store:
+	g.cluster = true
+	if g.source == SourceRedis {
 		g.restore(func(cfg *redisstore.Config) { cfg.Cluster = true })
-	default:
-		g.store = &splitter{s, redisstore.New(redisstore.Config{Cluster: true})}
 	}
 }
-
-// splitter splits requests as another store does.
-type splitter struct {
-	request.Store
-	as request.Store
-}
-
-func (s *splitter) Split(charges []*request.Charge) [][]*request.Charge { return s.as.Split(charges) }
 
 // Values returns the states of a Gate in memory in Redis's format, by the names of their keys
 // without the prefix: also their holds in lines of text and time, and their adjustments in lines of

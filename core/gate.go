@@ -27,13 +27,14 @@ type Gate struct {
 	timeout  time.Duration
 	tasks    *breaker.Tasks
 
-	store  request.Store
-	source Source                                // of its decisions
-	bound  func(context.Context) context.Context // gives a decision its deadline
-	ping   func(context.Context) error
-	local  *memstore.Store     // decides for Local policies while Redis fails
-	cache  *denialCache        // nil if denials are not remembered
-	lines  line.Lines[lineKey] // of background work
+	store   request.Store
+	source  Source                                // of its decisions
+	cluster bool                                  // one step decides only charges of one hash slot
+	bound   func(context.Context) context.Context // gives a decision its deadline
+	ping    func(context.Context) error
+	local   *memstore.Store     // decides for Local policies while Redis fails
+	cache   *denialCache        // nil if denials are not remembered
+	lines   line.Lines[lineKey] // of background work
 
 	thresholds *threshold.Watch[watched] // sees nothing unless somebody observes
 
@@ -42,7 +43,6 @@ type Gate struct {
 	stated  *policyList // nil in memory
 	ledgers *flight.Group
 	holdID  func() string
-	denials atomic.Int64
 	closed  atomic.Bool
 }
 

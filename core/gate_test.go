@@ -507,7 +507,7 @@ func TestDeniedReservationNamesOnlyDenyingCharges(t *testing.T) {
 			decide(t, g, later)
 			empty := core.Charge{Policy: limited(t, "empty", frozen(1)), Key: other, Cost: 1}
 			decide(t, g, empty)
-			decide(t, g, empty) // the policy that denied last is asked first
+			decide(t, g, empty)
 			for _, denier := range []core.Charge{empty, {Policy: limited(t, "none", core.DenyAll{}), Key: key, Cost: 1}} {
 				r, d := reserve(t, g, time.Hour, later, denier)
 				if first := d.At(0); r != nil || !first.Allowed || first.RetryAfter != 0 || d.At(1).Allowed {

@@ -99,8 +99,7 @@ type Policy struct {
 	remembered atomic.Int64
 	planned    atomic.Bool // a plan may give keys limits of their own
 
-	stated     atomic.Pointer[policyList] // the last that has it
-	lastDenial atomic.Int64               // orders the requests of a decision that takes several round trips
+	stated atomic.Pointer[policyList] // the last that has it
 }
 
 // maxLimits is the most compiled limits that a policy keeps.

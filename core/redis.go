@@ -32,8 +32,9 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	g := newGate(cfg)
 	clock := cfg.clock()
 	g.local = memstore.New(cfg.MaxKeys, clock)
+	g.cluster = !oneServer(client, cfg.Topology)
 	store := redisstore.New(redisstore.Config{
-		Client: client, Prefix: g.prefix, Cluster: !oneServer(client, cfg.Topology),
+		Client: client, Prefix: g.prefix, Cluster: g.cluster,
 		Timeout: cfg.Timeout, Tasks: g.tasks, Probe: probe,
 		Reword: reword, Notify: g.serverNotice,
 	})

@@ -35,12 +35,6 @@ func (s *Store) shard(c *request.Charge) uint64 { return c.KeyHash % shards }
 
 func (s *Store) of(c *request.Charge) *shard { return &s.shards[s.shard(c)] }
 
-// Split implements request.Store.
-func (s *Store) Split([]*request.Charge) [][]*request.Charge { return nil }
-
-// TakesSlot implements request.Store.
-func (s *Store) TakesSlot([]*request.Charge, string) bool { return false }
-
 // Answer implements request.Store.
 func (s *Store) Answer(_ context.Context, c *request.Charge) ([]byte, error) {
 	in := s.of(c)

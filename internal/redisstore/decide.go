@@ -78,10 +78,12 @@ type Decision struct {
 func (s *schema) NewDecision(requests []request.Request) *Decision {
 	d := s.decisions.Get().(*Decision)
 	first := &requests[0]
-	d.schema, d.requests = s, requests
+	d.schema = s
+	d.requests = requests
 	d.Outermost = first.Charges[0].Outermost()
 	d.alone = first.Alone()
-	if d.merges = len(requests) == 1 && first.Merges(); d.merges {
+	d.merges = len(requests) == 1 && first.Merges()
+	if d.form = s.formOf(d); d.form.buckets {
 		d.brief = len(first.Charges)
 	}
 	for i := range requests {
@@ -92,7 +94,6 @@ func (s *schema) NewDecision(requests []request.Request) *Decision {
 		}
 	}
 	d.Weight += d.words
-	d.form = s.formOf(d)
 	if d.alone {
 		d.weighAlone(first.Slot)
 	}

@@ -18,12 +18,6 @@ type Store interface {
 	// Scan calls f with the key and the value of each state of that suffix, and with the time in
 	// microseconds, until f returns false.
 	Scan(ctx context.Context, suffix string, f func(key, value string, now int64) bool) error
-	// Split parts charges that one step cannot decide, or returns nil if one step can decide them
-	// all.
-	Split(charges []*Charge) [][]*Charge
-	// TakesSlot reports whether one step can decide these charges and take a slot below that
-	// outermost part.
-	TakesSlot(charges []*Charge, outermost string) bool
 }
 
 // Unsent is an error of a call that was never sent, or that no server has run: nothing was spent,

@@ -1,0 +1,75 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// askParts is ask for charges that are held, and for those that one step cannot decide: it asks for
+// one part after the other. After a denial it only peeks at the other parts, so that the decision
+// names every policy that denies.
+func (g *Gate) askParts(caller context.Context, p *inquiry, d *Decision) error {
+	ctx := caller
+	whole := &p.whole[0]
+	if whole.Hold != "" { // a charge that nobody knows of would count for its Hold
+		ctx = deadline.Keep(caller)
+	}
+	requests := p.whole[:]
+	if p.parted = !g.inOneStep(whole.Charges); p.parted {
+		ctx = g.bound(ctx) // all of them, where the store bounds each
+		requests = nil
+		for _, part := range g.parts(whole.Charges) {
+			r := request.Request{Op: p.op, Receipts: true, Hold: whole.Hold, Charges: part}
+			requests = append(requests, r)
+		}
+	}
+	for i := range requests {
+		requests[i].Bound = whole.Bound
+		if err := g.askOne(ctx, caller, p, requests[i:i+1]); err != nil {
+			g.giveBack(ctx, p, requests[:i], false)
+			d.Source = SourceNone
+			return err
+		}
+	}
+	if whole.Hold != "" && caller.Err() != nil {
+		g.giveBack(g.bound(ctx), p, requests, false)
+		d.Source = SourceNone
+		return fmt.Errorf("core: %w", caller.Err())
+	}
+	return g.conclude(ctx, p, d, requests)
+}
+
+// inOneStep reports whether the store decides the charges in one step. On a cluster one script
+// decides only keys of one hash slot.
+func (g *Gate) inOneStep(charges []*request.Charge) bool {
+	return !g.cluster || !slices.ContainsFunc(charges, func(c *request.Charge) bool {
+		return c.Outermost() != charges[0].Outermost()
+	})
+}
+
+// parts returns the charges that each step decides.
+func (g *Gate) parts(charges []*request.Charge) (parts [][]*request.Charge) {
+	for _, c := range charges {
+		i := slices.IndexFunc(parts, func(part []*request.Charge) bool {
+			return !g.cluster || part[0].Outermost() == c.Outermost()
+		})
+		if i < 0 {
+			i = len(parts)
+			parts = append(parts, nil)
+		}
+		parts[i] = append(parts[i], c)
+	}
+	return parts
+}
+
+// takesSlot reports whether the store can decide the charges and take a slot below that outermost
+// part in one step.
+func (g *Gate) takesSlot(charges []Charge, outermost string) bool {
+	return g.source == SourceRedis && (!g.cluster || !slices.ContainsFunc(charges, func(c Charge) bool {
+		return c.Key.path[:c.Key.outer] != outermost
+	}))
+}
