@@ -56,16 +56,15 @@ func open(g *Guard, r *http.Request) *Exchange {
 	if g == nil {
 		g = new(Guard)
 	}
-	x := newExchange(g)
-	x.request = r
 	requests.ExpectTrailers(r)
+	x := newExchange(g, r)
 	x.outer = AdmissionFromContext(r.Context())
 	return x
 }
 
-// newExchange returns an exchange at a Guard, of no request yet.
-func newExchange(g *Guard) *Exchange {
-	x := &Exchange{Admission: Admission{guard: g}}
+// newExchange returns an exchange of a request at a Guard.
+func newExchange(g *Guard, r *http.Request) *Exchange {
+	x := &Exchange{Admission: Admission{guard: g}, request: r}
 	x.charged = x.inlineCharged[:0]
 	return x
 }
@@ -93,14 +92,15 @@ func (x *Exchange) decide(r *http.Request) {
 		return
 	}
 	charges, err := x.deriveRules(r, room[:0], nil)
-	derived := err == nil
-	if derived {
-		err = x.spendAlone(r.Context(), charges)
-		for err == nil && x.follow(charges) {
-			err = x.spendAlone(r.Context(), charges)
-		}
+	if err != nil {
+		x.conclude(nil, false, err)
+		return
 	}
-	x.conclude(charges, derived, err)
+	err = x.spendAlone(r.Context(), charges)
+	for err == nil && x.follow(charges) {
+		err = x.spendAlone(r.Context(), charges)
+	}
+	x.conclude(charges, true, err)
 }
 
 // decideBeside decides on a request by the blocks, the rules and the caps. The request may have to

@@ -22,7 +22,7 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 	if err := g.Check(); err != nil {
 		return nil, err
 	}
-	x := newExchange(g)
+	x := newExchange(g, r)
 	blocks, err := x.deriveBlocks(r, nil)
 	if err != nil {
 		return nil, err
