@@ -46,6 +46,7 @@ type failure struct {
 	}
 	Details []struct {
 		RetryDelay text // google.rpc.RetryInfo
+		Reason     text // google.rpc.ErrorInfo
 		Violations []struct{ QuotaID text }
 	}
 }
@@ -91,6 +92,7 @@ func (r *response) readFailure(f *failure) {
 	r.told = []string{string(f.RetryAfter), string(f.ResetsIn), string(f.EstimatedTime)}
 	for _, d := range f.Details {
 		r.told = append(r.told, string(d.RetryDelay))
+		r.addCode(string(d.Reason))
 		for _, v := range d.Violations {
 			r.quotas += " " + strings.ToLower(string(v.QuotaID))
 		}
@@ -98,7 +100,8 @@ func (r *response) readFailure(f *failure) {
 	message := strings.TrimSpace(string(f.Message))
 	r.message = strings.ToLower(message[:min(len(message), maxMessage)])
 	for _, p := range phrases {
-		if strings.HasPrefix(r.message, p.text) ||
+		beginning, rest, _ := strings.Cut(p.text, "*")
+		if strings.HasPrefix(r.message, beginning) && strings.Contains(r.message, rest) ||
 			r.status == http.StatusPaymentRequired && strings.Contains(r.message, p.text) {
 			r.means[p.meaning] = true
 		}

@@ -79,7 +79,9 @@ const (
 type meaning uint8
 
 const (
-	spent   meaning = iota + 1 // money or a quota is used up; 0 is nothing
+	brief   meaning = iota + 1 // the caller is too fast, whatever a code says; 0 is nothing
+	spent                      // money or a quota is used up
+	daily                      // the day of a model is used up
 	large                      // the request alone is above the limit, which no wait changes
 	blocked                    // the account is too fast, whatever the model
 	loaded                     // the provider has too much load
@@ -93,7 +95,7 @@ var meant = [meanings]struct {
 	reason Reason
 	scope  Scope
 }{
-	spent: {Spent, Account}, large: {Slow, Request}, blocked: {Slow, Account}, loaded: {Loaded, Model}, slow: {Slow, Model},
+	brief: {Slow, Model}, spent: {Spent, Account}, daily: {Spent, Model}, large: {Slow, Request}, blocked: {Slow, Account}, loaded: {Loaded, Model}, slow: {Slow, Model},
 }
 
 // statuses are those with which servers refuse: what a status says alone, what it says with a wait, and
@@ -137,6 +139,10 @@ var codes = map[string]meaning{
 	"quotaexceeded": quota,
 	// Codex: openai/codex#43337, earendil-works/pi#4172, 2026-11
 	"server_is_overloaded": loaded, "service_unavailable_error": loaded, "usage_limit_reached": spent,
+	// Google Cloud Code (google-gemini/gemini-cli#19911, su-kaka/gcli2api#416)
+	"model_capacity_exhausted": loaded, "insufficient_g1_credits_balance": spent,
+	// developers.cloudflare.com/workers-ai/platform/errors, 2026-11 (diegosouzapw/OmniRoute#6980)
+	"3036": spent, "4006": spent, "3040": loaded,
 	"1308": spent, // Z.ai, the hours of a plan (continuedev/continue#13195, 2026-11)
 	// developer.salesforce.com/docs, API Request Limits and Allocations, 2026-11: of 24 hours
 	"request_limit_exceeded": spent,
@@ -161,9 +167,9 @@ var codes = map[string]meaning{
 	"lock_timeout": large,
 }
 
-// phrases are how error messages begin, in lower case, that tell what no code does. With a status of
-// 402, which tells enough of the account, a phrase may stand anywhere. Elsewhere servers quote what
-// a user wrote.
+// phrases are how error messages begin, in lower case, that tell what no code does. What follows a * may
+// stand behind the beginning. With a status of 402, which tells enough of the account, a phrase may stand
+// anywhere. Elsewhere servers quote what a user wrote.
 var phrases = []struct {
 	text string
 	meaning
@@ -173,6 +179,19 @@ var phrases = []struct {
 	{"you have triggered an abuse detection mechanism", blocked}, // GitHub Enterprise Server, before 2021
 	// docs.anthropic.com/en/api/errors, 2026-11: an invalid_request_error with a status of 400
 	{"your credit balance is too low", spent},
+	// anthropics/claude-code#38035, #37594, #8118: the last one is an api_error
+	{"you have reached your specified api usage limits", spent},
+	{"extra usage is required for long context requests", large}, {"overloaded", loaded},
+	// DashScope calls the tokens of a minute so, as OpenAI does a quota (can1357/oh-my-pi#8496)
+	{"you exceeded your current quota*error-code#token-limit", brief},
+	// Bedrock (Ivy-Interactive/Ivy-Tendril#1756)
+	{"too many tokens per day", daily},
+	// xAI (continuedev/continue#10373, Anantys-oss/koan#2412, Wei-Shaw/sub2api#4069)
+	{"your team *has either used all available credits", spent}, {"you have run out of credits", spent},
+	// Mistral (continuedev/continue#6185, BerriAI/litellm#25078)
+	{"service tier capacity exceeded", loaded},
+	// OpenAI, without a code (waylaidwanderer/node-chatgpt-api#34)
+	{"that model is currently overloaded", loaded},
 	// kimi.com/code/docs/en/kimi-code/error-reference.html, 2026-11
 	{"you've reached your usage limit", spent},
 	// OpenAI (vanderschaarlab/climb#1); Groq says so with a status of 413

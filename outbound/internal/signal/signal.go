@@ -131,7 +131,7 @@ func (r *response) refusal(wait time.Duration) (s Signal) {
 // meaning returns the strongest meaning of a response, or 0 if it refuses nothing.
 func (r *response) meaning(wait time.Duration) meaning {
 	status := statuses[r.status]
-	for m := spent; m < quota; m++ {
+	for m := brief; m < quota; m++ {
 		if r.means[m] && (m == spent || status.alone != 0 || slices.Contains(status.heeds, m)) {
 			return m
 		}
