@@ -212,20 +212,13 @@ func (a *Admin) give(ctx context.Context, o *order, at string) (string, *order, 
 }
 
 func (a *Admin) unblock(ctx context.Context, o *order, at string) (string, *order, error) {
-	before, err := a.inspector.Limit(ctx, o.Policy, o.Key)
-	if err != nil {
-		return "", nil, err
-	}
-	if before.Result.Allowed {
-		return "", nil, errNotBlocked
-	}
-	text := fmt.Sprintf("%s is not blocked under %s.", at, o.Policy.Name())
-	if err := a.inspector.Reset(ctx, o.Policy, o.Key); err != nil {
-		return "", nil, err
+	rest, err := a.inspector.Unblock(ctx, o.Policy, o.Key)
+	if err == nil && rest == 0 {
+		err = errNotBlocked
 	}
 	undo := o.reverse(OpBlock)
-	undo.Until = time.Now().Add(before.Result.RetryAfter)
-	return text, undo, nil
+	undo.Until = time.Now().Add(rest)
+	return fmt.Sprintf("%s is not blocked under %s.", at, o.Policy.Name()), undo, err
 }
 
 // override sets or removes the override of a tenant.

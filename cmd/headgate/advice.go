@@ -2,8 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"regexp"
 	"strings"
 	"syscall"
 
@@ -27,20 +25,12 @@ var advices = []struct{ reply, words string }{
 	{"cluster support disabled", "the server is no cluster: try --topology server"},
 }
 
-var forbiddenUser = regexp.MustCompile(`User (\S+) has no permissions`)
-
 // adviceOn says what to do about an error. It is empty if there is nothing to say.
 func adviceOn(err error) string {
-	text := err.Error()
-	if right := inspect.MissingRight(err); right != "" {
-		user := "USER" // Redis before 7.2 does not name it
-		if at := forbiddenUser.FindStringSubmatch(text); at != nil {
-			user = at[1]
-		}
-		return fmt.Sprintf(
-			"ACL SETUSER %s %s; headgate ping lists all rights that are missing", user, right,
-		)
+	if grant := inspect.Advice(err); grant != "" {
+		return grant + "; headgate ping lists all rights that are missing"
 	}
+	text := err.Error()
 	if inspect.IsRefusal(text) {
 		return "headgate ping lists the rights that are missing"
 	}

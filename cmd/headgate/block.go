@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,9 +16,8 @@ import (
 type blocking struct {
 	*app
 	changing
-	length, forgive time.Duration
-	lift, list      bool
-	force           bool
+	length            time.Duration
+	lift, list, force bool
 }
 
 func newBlock(a *app) *cobra.Command {
@@ -44,9 +42,6 @@ there. The exit code is 5 if --lift finds no block.`,
 	b.flags(cmd)
 	f := cmd.Flags()
 	f.DurationVar(&b.length, "for", 0, "how long the key is blocked")
-	f.DurationVar(
-		&b.forgive, "forgive", time.Hour, "how long after the block it counts for the length of the next",
-	)
 	f.BoolVar(&b.lift, "lift", false, "end the block")
 	f.BoolVar(&b.list, "list", false, "list the blocked keys of a policy")
 	f.BoolVar(&b.force, "force", false, "block even if no program that states its policies heeds it")
@@ -77,26 +72,20 @@ func (b *blocking) run(ctx context.Context, args []string) error {
 			"%d arguments: %d are needed, KEY and POLICY, or POLICY with --list", len(args), want,
 		)
 	}
-	name := args[len(args)-1]
-	policy, err := blockPolicy(name, max(b.forgive, time.Microsecond))
-	if err != nil {
-		return usagef("%s", strings.ReplaceAll(err.Error(), "core: PolicyConfig.Name", "POLICY"))
-	}
 	l, err := b.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	if b.length != 0 && !b.force {
-		if err := b.heeded(ctx, l, name); err != nil {
-			return err
-		}
+	policy, err := b.policy(ctx, l, args[len(args)-1])
+	if err != nil {
+		return err
 	}
 	i, err := inspect.New(inspect.Config{Gate: l.gate, Policies: []*core.Policy{policy}}, "headgate")
 	if err != nil {
 		return err
 	}
-	v := blockView{Policy: name, Blocked: []blockedView{}}
+	v := blockView{Policy: policy.Name(), Blocked: []blockedView{}}
 	if b.list {
 		err = b.all(ctx, i, policy, &v)
 	} else {
@@ -114,16 +103,25 @@ func (b *blocking) run(ctx context.Context, args []string) error {
 	return err
 }
 
-// heeded returns why no program would heed a block under a policy.
-func (b *blocking) heeded(ctx context.Context, l *link, name string) error {
+// policy returns the policy of a name: that of the programs, or one that sees blocks. It refuses a block
+// that no program would heed.
+func (b *blocking) policy(ctx context.Context, l *link, name string) (*core.Policy, error) {
+	p, err := blockPolicy(name)
+	if err != nil {
+		return nil, usagef("%s", strings.ReplaceAll(err.Error(), "core: PolicyConfig.Name", "POLICY"))
+	}
 	all, err := b.stated(ctx, l)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := inspect.HeedBlocks(all, name); err != nil {
-		return refusef("%w: --force blocks nevertheless", err)
+	err = inspect.HeedBlocks(all, name)
+	if err == nil {
+		return inspect.Find(all, name).Policy, nil
 	}
-	return nil
+	if b.length != 0 && !b.force {
+		return nil, refusef("%w: --force blocks nevertheless", err)
+	}
+	return p, nil
 }
 
 // maxListed bounds the blocked keys that are listed.
@@ -158,41 +156,29 @@ func (b *blocking) one(
 	if err != nil {
 		return err
 	}
-	said := ""
+	at, question, said := formatKey(key), "Block %s under %s for "+inspect.Span(b.length), ""
 	if b.lift {
-		s, err := i.Lookup(ctx, key)
+		question = "Lift the block of %s under %s"
+	}
+	if err := b.confirm(&b.changing, question, at, p.Name()); err != nil {
+		return err
+	}
+	if b.lift {
+		rest, err := i.Unblock(ctx, p, key)
 		if err != nil {
 			return err
 		}
-		if len(s.Faults) > 0 {
-			return s.Faults[0]
-		}
-		v.Lifted = slices.ContainsFunc(
-			s.Limits,
-			func(l inspect.Limit) bool { return l.Key == key && l.Denies() },
-		)
-		if !v.Lifted {
-			said = fmt.Sprintf("%s does not block %s", p.Name(), formatKey(key))
+		if v.Lifted = rest > 0; v.Lifted {
+			said = fmt.Sprintf("%s blocks %s no longer", p.Name(), at)
 		} else {
-			err := b.confirm(&b.changing, "Lift the block of %s under %s", formatKey(key), p.Name())
-			if err != nil {
-				return err
-			}
-			if err := i.Reset(ctx, p, key); err != nil {
-				return err
-			}
-			said = fmt.Sprintf("%s blocks %s no longer", p.Name(), formatKey(key))
+			said = fmt.Sprintf("%s does not block %s", p.Name(), at)
 		}
 	} else {
-		err := b.confirm(&b.changing, "Block %s under %s for %v", formatKey(key), p.Name(), b.length)
-		if err != nil {
-			return err
-		}
 		if err := i.Block(ctx, p, key, b.length); err != nil {
 			return err
 		}
-		v.Blocked = append(v.Blocked, blockedView{formatKey(key), seconds(b.length)})
-		said = fmt.Sprintf("%s blocks %s for %s", p.Name(), formatKey(key), inspect.Span(b.length))
+		v.Blocked = append(v.Blocked, blockedView{at, seconds(b.length)})
+		said = fmt.Sprintf("%s blocks %s for %s", p.Name(), at, inspect.Span(b.length))
 	}
 	if !b.json {
 		fmt.Fprintln(b.out, printable(said))

@@ -6,10 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/inspect"
-	"github.com/headgate/headgate/internal/stored"
 )
 
 // evicting is the flags of evict.
@@ -65,9 +63,19 @@ func (e *evicting) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return usagef("SEMAPHORE: %w", err)
 	}
+	i, err := inspect.New(inspect.Config{Gate: l.gate, Semaphores: []*semaphore.Semaphore{s}}, "headgate")
+	if err != nil {
+		return err
+	}
 	if e.all {
-		if v.IDs, err = holdersOf(ctx, s, key); err != nil {
+		slots, err := i.Slots(ctx, s, key)
+		if err != nil {
 			return err
+		}
+		for _, h := range slots.Holders {
+			if h.Own {
+				v.IDs = append(v.IDs, h.ID)
+			}
 		}
 	}
 	if len(v.IDs) > 0 {
@@ -75,8 +83,8 @@ func (e *evicting) run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		if v.Evicted, err = s.Evict(ctx, key, v.IDs...); err != nil {
-			return inspect.Explain(err)
+		if v.Evicted, err = i.Evict(ctx, v.Semaphore, key, v.IDs...); err != nil {
+			return err
 		}
 	}
 	if e.json {
@@ -89,21 +97,4 @@ func (e *evicting) run(ctx context.Context, args []string) error {
 		return answer(exitNothing)
 	}
 	return err
-}
-
-// holdersOf returns the ids of the holders at a key and below it.
-func holdersOf(
-	ctx context.Context, s *semaphore.Semaphore, key core.Key,
-) (ids []string, err error) {
-	holders, _, err := s.Holders(ctx, key)
-	if err != nil {
-		return nil, inspect.Explain(err)
-	}
-	ids = []string{}
-	for _, h := range holders {
-		if stored.Within(h.Key.String(), key.String()) {
-			ids = append(ids, h.ID)
-		}
-	}
-	return ids, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -59,16 +58,12 @@ func printable(text string) string {
 
 // words returns an error as a person reads it.
 func words(err error) string {
-	if e := new(exitError); errors.As(err, &e) || codeOf(err) == exitUsage {
-		return printableLines(err.Error())
-	}
-	if right := inspect.MissingRight(err); right != "" {
-		return printableLines("the user of Redis lacks the right " + right + ": " + err.Error())
-	}
-	if class := trips.Classify(err); class == trips.Misconfigured || class == trips.Outage {
-		if text := trips.Explain(err); !strings.Contains(err.Error(), text) {
-			return printableLines(text + ": " + err.Error())
+	if code := codeOf(err); code == exitOutage || code == exitMisconfigured {
+		known := inspect.Explain(err)
+		if text := trips.Explain(err); known == err && !strings.Contains(err.Error(), text) {
+			known = fmt.Errorf("%s: %w", text, err)
 		}
+		err = known
 	}
 	return printableLines(err.Error())
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -96,21 +98,10 @@ func (s *server) look(ctx context.Context, isCluster bool) error {
 	if err := s.rights.find(ctx, isCluster); err != nil {
 		return err
 	}
-	s.Missing = make([]string, 0, len(s.rights.wrong))
-	for command := range s.rights.wrong {
-		s.Missing = append(s.Missing, command)
-	}
-	slices.Sort(s.Missing)
-	const tries = 5
-	best := time.Duration(0)
-	for range tries {
-		start := time.Now()
-		_ = s.client.Ping(ctx).Err() // a refusal takes as long
-		if took := time.Since(start); best == 0 || took < best {
-			best = took
-		}
-	}
-	s.RTT = seconds(best)
+	s.Missing = append([]string{}, slices.Sorted(maps.Keys(s.rights.wrong))...)
+	start := time.Now()
+	_ = s.client.Ping(ctx).Err() // a refusal takes as long
+	s.RTT = seconds(time.Since(start))
 	if s.User, _ = s.client.Do(ctx, "ACL", "WHOAMI").Text(); s.User == "" {
 		s.User = s.client.Options().Username
 	}
@@ -124,12 +115,7 @@ func (s *server) look(ctx context.Context, isCluster bool) error {
 	return nil
 }
 
-func (s *server) user() string {
-	if s.User == "" {
-		return "app"
-	}
-	return s.User
-}
+func (s *server) user() string { return cmp.Or(s.User, "app") }
 
 func (s *server) find(level, problem, advice string) {
 	s.findings = append(s.findings, finding{level, s.Address, problem, advice})

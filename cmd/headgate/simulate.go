@@ -15,7 +15,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/accesslog"
 	"github.com/headgate/headgate/cmd/headgate/internal/plot"
 	"github.com/headgate/headgate/cmd/headgate/internal/replay"
-	"github.com/headgate/headgate/plans"
 )
 
 // simulation is the flags of simulate.
@@ -75,37 +74,8 @@ skipped. Every request costs 1. Caps, and limits for one model, are left out.`,
 	_ = cmd.MarkFlagRequired("plan")
 	_ = cmd.MarkFlagFilename("plan", "yaml", "yml", "json")
 	_ = cmd.MarkFlagFilename("plot", "html")
-	_ = cmd.RegisterFlagCompletionFunc("name", s.completeName)
+	_ = cmd.RegisterFlagCompletionFunc("name", completeNames(&s.plan))
 	return cmd
-}
-
-// completeName completes the names of the plans in the file.
-func (s *simulation) completeName(
-	*cobra.Command, []string, string,
-) ([]cobra.Completion, cobra.ShellCompDirective) {
-	set, err := plans.ReadSet(s.plan)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return set.Names(), cobra.ShellCompDirectiveNoFileComp
-}
-
-// readPlan returns the plan of a name, or the default plan of the file, and its name.
-func readPlan(file, name string) (plans.Plan, string, error) {
-	set, err := plans.ReadSet(file)
-	if err != nil {
-		return plans.Plan{}, "", usagef("%w", err)
-	}
-	if name == "" {
-		name = set.Default()
-	}
-	p, ok := set.Plan(name)
-	if !ok {
-		return p, name, usagef(
-			"%s has no plan %q: it has %s", file, name, strings.Join(set.Names(), ", "),
-		)
-	}
-	return p, name, nil
 }
 
 // config returns the configuration of the replay.
@@ -113,9 +83,11 @@ func (s *simulation) config() (cfg replay.Config, name string, err error) {
 	if s.top < 0 {
 		return cfg, name, usagef("--top %d: it must not be negative", s.top)
 	}
-	if cfg.Plan, name, err = readPlan(s.plan, s.name); err != nil {
+	set, name, err := readPlan(s.plan, s.name)
+	if err != nil {
 		return cfg, name, err
 	}
+	cfg.Plan, _ = set.Plan(name)
 	cfg.MaxKeys = s.maxKeys
 	cfg.Keys, cfg.Prefixes = make(map[string]string), make(map[string]string)
 	for _, text := range s.keys {

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,66 +39,65 @@ func (p *planned) flags(cmd *cobra.Command) {
 	f.StringVar(&p.anchor, "anchor", "", "when a period of the tenant's subscription begins, such as 2026-01-31, "+
 		"\"2026-01-31 09:00 Europe/Berlin\" (UTC without a time zone) or none")
 	_ = cmd.MarkFlagFilename("policies", "yaml", "yml", "json")
-	_ = cmd.RegisterFlagCompletionFunc("name", func(
-		*cobra.Command, []string, string,
-	) ([]cobra.Completion, cobra.ShellCompDirective) {
-		set, err := plans.ReadSet(p.policies)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return set.Names(), cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = cmd.RegisterFlagCompletionFunc("name", completeNames(&p.policies))
 }
 
 // set returns the plans of the file, and the name of the plan of the flags. Without a file that is
 // an empty plan.
 func (p *planned) set() (set *plans.Set, name string, err error) {
-	if p.policies == "" {
-		if p.name != "" {
-			return nil, "", usagef("--name needs --policies")
-		}
-		set, err = plans.NewSet(plans.SetConfig{Default: "none", Plans: map[string]plans.Plan{"none": {}}})
-		return set, "none", err
+	if p.policies != "" {
+		return readPlan(p.policies, p.name)
 	}
-	if set, err = plans.ReadSet(p.policies); err != nil {
+	if p.name != "" {
+		return nil, "", usagef("--name needs --policies")
+	}
+	set, err = plans.NewSet(plans.SetConfig{Default: "none", Plans: map[string]plans.Plan{"none": {}}})
+	return set, "none", err
+}
+
+// readPlan returns the plans of a file, and the name of one of them, which is that of the default plan
+// if it is empty.
+func readPlan(file, name string) (*plans.Set, string, error) {
+	set, err := plans.ReadSet(file)
+	if err != nil {
 		return nil, "", usagef("%w", err)
 	}
-	if name = p.name; name == "" {
-		name = set.Default()
-	}
+	name = cmp.Or(name, set.Default())
 	if _, ok := set.Plan(name); !ok {
-		return nil, "", usagef(
-			"%s has no plan %q: it has %s", p.policies, name, strings.Join(set.Names(), ", "),
-		)
+		return nil, "", usagef("%s has no plan %q: it has %s", file, name, strings.Join(set.Names(), ", "))
 	}
 	return set, name, nil
 }
 
-// tenantOf returns the name of the tenant of a key. It is empty if Redis has the hash of it alone.
-func (p *planned) tenantOf(key core.Key) string {
-	if p.tenant != "" {
-		return p.tenant
+// completeNames completes the names of the plans in a file.
+func completeNames(file *string) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		set, err := plans.ReadSet(*file)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return set.Names(), cobra.ShellCompDirectiveNoFileComp
 	}
-	if parts := key.Parts(); len(parts) > 0 {
-		return parts[0]
-	}
-	return ""
 }
 
 // known is what is known of the limits of a key: what programs state, and the plan of its tenant
 // with the override.
 type known struct {
 	stated   []inspect.Stated
-	plan     plans.Plan
+	plan     core.Plan
 	name     string // of the plan; empty without a file
 	override bool
-	names    []string // of the limits of the plan that are not for one model alone
+	limits   []string // names of the limits of the plan
+	names    []string // those that are not for one model alone
 }
 
-// limits asks what is known of the limits of a key. It asks for the override itself: Book.For does
-// without one that comes late.
+// limits asks what is known of the limits of a key.
 func (p *planned) limits(ctx context.Context, l *link, key core.Key) (k *known, err error) {
 	set, name, err := p.set()
+	if err != nil {
+		return nil, err
+	}
+	at, err := p.begins()
 	if err != nil {
 		return nil, err
 	}
@@ -107,89 +105,61 @@ func (p *planned) limits(ctx context.Context, l *link, key core.Key) (k *known, 
 	if k.stated, err = p.stated(ctx, l); err != nil {
 		return nil, err
 	}
-	tenant := p.tenantOf(key)
-	var override plans.Override
-	if tenant != "" {
-		book, err := plans.New(plans.Config{
-			Set: set, Client: l.client, Prefix: p.prefix, Timeout: min(p.timeout, 500*time.Millisecond),
-		})
-		if err != nil {
-			return nil, err
-		}
-		defer book.Close()
-		if override, k.override, err = book.Override(ctx, tenant); err != nil {
-			return nil, err
-		}
-	}
-	if p.policies != "" && override.Plan != "" {
-		name = override.Plan
-	}
-	ok := false
-	if k.plan, ok = set.Plan(name); !ok {
-		return nil, usagef("the override of %s names the plan %q, which %s does not have", tenant,
-			name, p.policies)
-	}
-	if p.policies != "" {
-		k.name = name
-	}
-	if k.plan.Limits == nil {
-		k.plan.Limits = make(map[string]core.Algorithm)
-	}
-	if err := p.begin(k.plan.Limits, override.Limits); err != nil {
+	subscription := plans.Subscription{Plan: name, Anchor: at}
+	book, err := plans.New(plans.Config{
+		Set: set, Client: l.client, Prefix: p.prefix, Timeout: min(p.timeout, 500*time.Millisecond),
+		OnFailure:    plans.OnFailureRefuse,
+		Subscription: func(context.Context, string) (plans.Subscription, error) { return subscription, nil },
+	})
+	if err != nil {
 		return nil, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(k.plan.Limits)) {
-		if !strings.Contains(name, "/") {
-			k.names = append(k.names, name)
+	defer book.Close()
+	outermost, _, _ := strings.Cut(key.String()[1:], "}")
+	if parts := key.Parts(); len(parts) > 0 { // otherwise Redis has the hash of it alone
+		outermost = parts[0]
+	}
+	tenant := cmp.Or(p.tenant, outermost)
+	override, is, err := book.Override(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	if k.override = is; p.policies != "" {
+		name = cmp.Or(override.Plan, name)
+		k.name = name
+	}
+	own, ok := set.Plan(name)
+	if !ok {
+		return nil, usagef("the override of %s names the plan %q, which %s does not have", tenant, name, p.policies)
+	}
+	if k.plan, err = book.For(ctx, tenant); err != nil {
+		return nil, err
+	}
+	for _, limits := range []map[string]core.Algorithm{own.Limits, override.Limits} {
+		for name, limit := range limits {
+			k.limits = append(k.limits, name)
+			if _, subscribed := limit.(plans.Subscribed); subscribed && p.anchor == "" {
+				return nil, usagef("the periods of %s begin with the subscription of the tenant: say --anchor 2026-01-31, "+
+					"or --anchor none if it has no subscription", name)
+			}
 		}
 	}
+	slices.Sort(k.limits)
+	k.limits = slices.Compact(k.limits)
+	k.names = slices.DeleteFunc(slices.Clone(k.limits), func(name string) bool { return strings.Contains(name, "/") })
 	return k, nil
 }
 
-// begin puts the limits of an override into those of a plan, and lets the periods of those that begin
-// with the subscription begin at the anchor of the flags, as a plans.Book does.
-func (p *planned) begin(limits, override map[string]core.Algorithm) error {
-	for name, limit := range override {
-		c, plain := limit.(core.Calendar)
-		if own, ok := limits[name].(plans.Subscribed); ok && plain && c.Anchor.IsZero() && c.Every == own.Every {
-			limit = plans.Subscribed{Calendar: c}
-		}
-		limits[name] = limit
-	}
-	for name, limit := range limits {
-		own, ok := limit.(plans.Subscribed)
-		if !ok {
-			continue
-		}
-		at, err := p.anchorOf(name)
-		if err != nil {
-			return err
-		}
-		if !at.IsZero() {
-			own.Calendar.Anchor, own.Calendar.In = at, at.Location()
-		}
-		limits[name] = own.Calendar
-	}
-	return nil
-}
-
-// anchorOf returns the anchor of the flags, zero if the tenant has none. A limit needs it.
-func (p *planned) anchorOf(limit string) (time.Time, error) {
-	if p.anchor == "" {
-		return time.Time{}, usagef("the periods of %s begin with the subscription of the tenant: say --anchor 2026-01-31, "+
-			"or --anchor none if it has no subscription", limit)
-	}
-	if p.anchor == noAnchor {
+// begins returns the anchor of the flags, zero if the tenant has none.
+func (p *planned) begins() (time.Time, error) {
+	if p.anchor == "" || p.anchor == noAnchor {
 		return time.Time{}, nil
 	}
 	fields, in := strings.Fields(p.anchor), time.UTC
-	const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	if last := fields[max(0, len(fields)-1):]; len(last) == 1 && strings.ContainsAny(last[0][:1], capitals) {
-		zone, err := time.LoadLocation(last[0])
-		if err != nil {
-			return time.Time{}, usagef("--anchor: %w", err)
+	if n := len(fields); n > 1 {
+		if zone, err := time.LoadLocation(fields[n-1]); err == nil {
+			in, fields = zone, fields[:n-1]
 		}
-		in, fields = zone, fields[:len(fields)-1]
 	}
 	for _, layout := range []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, time.RFC3339Nano} {
 		if at, err := time.ParseInLocation(layout, strings.Join(fields, " "), in); err == nil {
@@ -248,9 +218,9 @@ func (k *known) counters() map[string]string {
 			add(s.Policy)
 		}
 	}
-	for name, limit := range k.plan.Limits {
+	for _, name := range k.limits {
 		policy, _, _ := strings.Cut(name, "/") // that of a model counts under the policy's name
-		if p, err := policyOf(policy, limit); err == nil {
+		if p, err := policyOf(policy, k.plan.Algorithm(name)); err == nil {
 			add(p)
 		}
 	}
@@ -264,9 +234,9 @@ func policyOf(name string, limit core.Algorithm) (*core.Policy, error) {
 
 // blockPolicy returns a policy that sees and sets blocks. What it has of a Block matters only after
 // a block: when a key starts again with the first length.
-func blockPolicy(name string, forgive time.Duration) (*core.Policy, error) {
+func blockPolicy(name string) (*core.Policy, error) {
 	return core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.Block{
-		Strikes: 100, Within: time.Hour, For: time.Second, Most: time.Second, Forgive: forgive,
+		Strikes: 100, Within: time.Hour, For: time.Second, Most: time.Second, Forgive: time.Hour,
 	}})
 }
 
@@ -318,7 +288,7 @@ func policiesOf(k *known, stands *stored.Subject) (all []*core.Policy, err error
 	}
 	for _, c := range stands.Counts {
 		if c.Tag == "bl1" && !have[c.Of] && !isOnce(c.Of) {
-			add(blockPolicy(c.Of, time.Hour))
+			add(blockPolicy(c.Of))
 		}
 	}
 	return all, err

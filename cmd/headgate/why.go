@@ -133,7 +133,7 @@ func (v *verdictView) doubt(s *inspect.Subject, k *known, stands *stored.Subject
 		}
 	}
 	for _, one := range k.stated {
-		if one.Policy == nil && k.plan.Limits[one.Name] == nil {
+		if one.Policy == nil && k.plan.Algorithm(one.Name) == nil {
 			note(&inspect.UnknownLimit{Policy: one.Name, Err: one.Err})
 		}
 	}

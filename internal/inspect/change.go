@@ -140,6 +140,17 @@ func (i *Inspector) Block(
 	return i.explain(ctx, err, stateCommands)
 }
 
+// Unblock lifts the block of a key, and returns for how long it would have lasted, 0 if there was none.
+func (i *Inspector) Unblock(
+	ctx context.Context, p *core.Policy, key core.Key,
+) (rest time.Duration, err error) {
+	l, err := i.Limit(ctx, p, key)
+	if err != nil || l.Result.Allowed {
+		return 0, err
+	}
+	return l.Result.RetryAfter, i.Reset(ctx, p, key)
+}
+
 // Blocked returns the keys that are blocked under a policy, at most a number of them.
 func (i *Inspector) Blocked(
 	ctx context.Context, p *core.Policy, most int,
