@@ -17,9 +17,10 @@ type Rule struct {
 	// Then are the policies that answer when Policy is spent: a request that it denies is charged under
 	// the first of them that admits it, on the same key and with the same cost, such as an overage and
 	// then a slower rate. Policy and each of Then count what they have admitted. Responses and the
-	// Decision have the one that decided, by its name, and a refusal the shortest wait of all. A policy whose limit is core.DenyAll, such as one
-	// that Config.Plan leaves its own, is skipped. A request that is denied so takes one more round trip
-	// for each policy that it is charged under, except where the denial is remembered.
+	// Decision have the one that decided, by its name, and a refusal has the shortest wait of all. A
+	// policy whose limit is core.DenyAll, such as one that Config.Plan leaves its own, is skipped. A
+	// request that is denied so takes one more round trip for each policy that it is charged under,
+	// except where the denial is remembered.
 	Then []*core.Policy
 	// Key derives whose limit it is. It is required: no key is right for every program. What Key
 	// reads of the body the handler cannot read again. Read a form with r.PostFormValue, which

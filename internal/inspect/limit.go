@@ -28,8 +28,9 @@ type Limit struct {
 	// spent. It is empty if this one decides.
 	Then string
 
-	answers bool // for another limit, so that it decides only once that is spent
-	decides bool // in place of the one that it answers for
+	answers bool   // for another limit, so that it decides only once that is spent
+	decides bool   // in place of the one that it answers for
+	soonest *Limit // has room first, of those that are spent before it; nil if it answers for none
 }
 
 // Blocks reports whether the limit is a core.Block.

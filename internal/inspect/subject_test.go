@@ -1,6 +1,7 @@
 package inspect_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -263,35 +264,42 @@ func TestNewTellsEveryFault(t *testing.T) {
 	gatetest.Is(t, gatetest.Err(i.Lookup(t.Context(), newKey(t, "k"))), core.ErrClosed, "got")
 }
 
-// A limit that is spent denies nothing while another answers for it, and the wait is that of the last one.
+// A limit that is spent denies nothing while another answers for it, and the wait is the shortest of all.
 func TestLimitThatAnswers(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		set := gatetest.Must(plans.ParseSet([]byte("default: a\nplans: {a: {limits: " +
-			"{month: {limit: 2, calendar: month, in: UTC, then: {overage: 1, slow: {rate: 1, per: 1h}}}}}}")))(t)
-		book := gatetest.Must(plans.New(plans.Config{Set: set}))(t)
+		set := gatetest.Must(plans.ParseSet([]byte(`
+default: credits
+plans:
+  credits: {limits: {month: {rate: 0, burst: 2, then: {overage: 1, slow: {rate: 1, per: 1h}}}}}
+  year: {limits: {month: {limit: 2, calendar: year, in: UTC, then: {overage: 1, slow: {rate: 1, per: 900d}}}}}
+`)))(t)
+		book := gatetest.Must(plans.New(plans.Config{
+			Set: set, Resolve: func(_ context.Context, tenant string) (string, error) { return tenant, nil },
+		}))(t)
 		t.Cleanup(book.Close)
 		month := newPolicy(t, core.PolicyConfig{Name: "month", Algorithm: core.DenyAll{}, Unit: core.UnitTokens})
-		i, key := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{month}, Plans: book}), newKey(t, "acme")
-		plan := gatetest.Must(book.For(t.Context(), "acme"))(t)
-		for _, c := range []struct {
-			spend, then, reason string
-			wait                time.Duration
-		}{
-			{"month", "", "", 0}, {"month", "month.overage", "", 0}, {"month.overage", "month.slow", "", 0},
-			{"month.slow", "month.slow", "month.slow", time.Hour},
-		} {
-			charge := core.Charge{Policy: i.Policy(c.spend), Key: key, Limit: plan.Algorithm(c.spend)}
-			if d := decide(t, g, charge); !d.Allowed {
-				t.Fatal(d)
-			}
-			s := lookup(t, i, key)
-			reason := ""
-			for _, r := range s.Why.Reasons {
-				reason += r.Rule()
-			}
-			if late := c.wait - s.Why.RetryAfter; s.Limits[0].Then != c.then || reason != c.reason || late < 0 || late > time.Minute {
-				t.Errorf("after %s: then %q, reason %q, retry after %v", c.spend, s.Limits[0].Then, reason, s.Why.RetryAfter)
+		i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{month}, Plans: book})
+		for tenant, slow := range map[string]time.Duration{"credits": time.Hour, "year": 900 * 24 * time.Hour} {
+			key := newKey(t, tenant)
+			plan := gatetest.Must(book.For(t.Context(), tenant))(t)
+			for _, c := range []struct{ spend, then, reason string }{
+				{"month", "", ""}, {"month", "month.overage", ""}, {"month.overage", "month.slow", ""},
+				{"month.slow", "month.slow", "month.slow"},
+			} {
+				charge := core.Charge{Policy: i.Policy(c.spend), Key: key, Limit: plan.Algorithm(c.spend)}
+				if d := decide(t, g, charge); !d.Allowed {
+					t.Fatal(d)
+				}
+				s := lookup(t, i, key)
+				reason, wait := "", time.Duration(0)
+				for _, r := range s.Why.Reasons {
+					reason += r.Rule()
+					wait = min(slow, s.Limits[0].Result.RetryAfter)
+				}
+				if late := wait - s.Why.RetryAfter; s.Limits[0].Then != c.then || reason != c.reason || late < 0 || late > time.Minute {
+					t.Errorf("%s after %s: then %q, reason %q, retry after %v", tenant, c.spend, s.Limits[0].Then, reason, s.Why.RetryAfter)
+				}
 			}
 		}
 		gatetest.Equal(t, i.Policy("month.slow").Unit(), core.UnitTokens, "its unit is")

@@ -44,12 +44,16 @@ func (s *Subject) verdict() (v Verdict) {
 		if !l.Denies() {
 			continue
 		}
-		r := Reason{Limit: l, RetryAfter: l.Result.RetryAfter, Opens: s.opens(&l.Result)}
+		from := l
+		if l.soonest != nil && l.soonest.Result.RetryAfter < l.Result.RetryAfter {
+			from = l.soonest
+		}
+		r := Reason{Limit: l, RetryAfter: from.Result.RetryAfter, Opens: s.opens(&from.Result)}
 		v.Reasons = append(v.Reasons, r)
 		if r.RetryAfter >= v.RetryAfter {
 			v.RetryAfter, v.Opens = r.RetryAfter, r.Opens
 		}
-		v.Estimated = v.Estimated || l.KeptAfter > 0
+		v.Estimated = v.Estimated || from.KeptAfter > 0
 	}
 	// A raise of another limit may end before. That wait is also for limits that another answers for.
 	if len(v.Reasons) > 0 && s.wait > v.RetryAfter && !answered {
@@ -68,19 +72,25 @@ func (s *Subject) verdict() (v Verdict) {
 func (s *Subject) follow() {
 	for i := range s.Limits {
 		l := &s.Limits[i]
-		decides := l
+		decides, soonest := l, l
 		for _, name := range plans.Then(l.Policy.Name()) {
 			next := s.limit(name, l.Key)
 			if next == nil {
 				continue
 			}
 			next.answers = true
-			if decides.isSpent() {
-				decides = next
+			if !decides.isSpent() {
+				continue
 			}
+			if decides.Result.RetryAfter < soonest.Result.RetryAfter {
+				soonest = decides
+			}
+			decides = next
 		}
 		if decides != l {
-			l.Then, decides.decides = decides.Policy.Name(), true
+			l.Then = decides.Policy.Name()
+			decides.decides = true
+			decides.soonest = soonest
 		}
 	}
 }
