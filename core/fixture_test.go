@@ -173,11 +173,11 @@ func under(i int, charges ...core.Charge) []core.Charge {
 func rounds(t testing.TB, n int) int {
 	switch {
 	case strings.Contains(t.Name(), "miniredis"):
-		return max(1, n/8)
+		return max(1, n/16)
 	case strings.Contains(t.Name(), "memory") || long():
 		return n
 	}
-	return max(1, n/3)
+	return max(1, n/4)
 }
 
 // namedLimit is a limit in a table.
