@@ -59,7 +59,8 @@ func PerModel(gate *core.Gate, upstream *url.URL) http.Handler {
 
 // Billed gives each tenant the month of its plan, and counts what that admits a second time, on a key
 // of the period, where bill reads it for 40 days after its last request. Key and period are those of
-// the clock, such as time.Now: a request at the edge of two periods is in one of them.
+// the clock, such as time.Now: a request at the edge of two periods is in one of them. The period of bill
+// is that of the tenant's present plan, so read it before the plan or its Anchor changes.
 func Billed(gate *core.Gate, book *plans.Book, next http.Handler, clock func() time.Time) (
 	handler http.Handler, bill func(ctx context.Context, tenant string, at time.Time) (used int64, err error),
 ) {
@@ -99,6 +100,9 @@ func Billed(gate *core.Gate, book *plans.Book, next http.Handler, clock func() t
 		period, err := periodOf(ctx, tenant, at)
 		if err != nil {
 			return 0, err
+		}
+		if period == "none" {
+			return 0, errors.New("the plan has no month: read the bill before a plan changes")
 		}
 		key, err := core.NewKey(tenant, period)
 		if err != nil {

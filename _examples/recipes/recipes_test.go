@@ -359,4 +359,8 @@ func TestBilledMonths(t *testing.T) {
 			t.Errorf("%v: %d are billed, %d were admitted", m, got, want)
 		}
 	}
+	gatetest.NoError(t, book.SetOverride(t.Context(), "t", plans.Override{Limits: map[string]core.Algorithm{"month": core.DenyAll{}}}))
+	if got, err := bill(t.Context(), "t", clock.Now()); err == nil {
+		t.Errorf("%d are billed to a tenant whose plan has no month", got)
+	}
 }
