@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -77,58 +78,22 @@ func describeBucket(a core.TokenBucket) string {
 	return fmt.Sprintf("%s per %s, at most %s at once", Number(a.Rate), Span(a.Per), Number(a.Burst))
 }
 
-// LimitText returns a limit as a file of plans has it, such as {rate: 100, per: 1m, burst: 20}. It
+// LimitText returns a limit as a file of plans has it, such as {burst: 20, per: "1m0s", rate: 100}. It
 // is empty for a limit that cannot stand in one.
 func LimitText(a core.Algorithm) string {
-	switch a := a.(type) {
-	case core.TokenBucket:
-		if a.Per == 0 {
-			return fmt.Sprintf("{rate: %d, burst: %d}", a.Rate, a.Burst)
-		}
-		return fmt.Sprintf("{rate: %d, per: %s, burst: %d}", a.Rate, short(a.Per), a.Burst)
-	case core.LeakyBucket:
-		return fmt.Sprintf("{leak: %d, per: %s, capacity: %d}", a.Rate, short(a.Per), a.Capacity)
-	case core.FixedWindow:
-		if a.FromFirst {
-			return fmt.Sprintf("{limit: %d, fixed_window: %s, from_first: true}", a.Limit, short(a.Window))
-		}
-		return fmt.Sprintf("{limit: %d, fixed_window: %s}", a.Limit, short(a.Window))
-	case core.SlidingWindow:
-		return fmt.Sprintf("{limit: %d, sliding_window: %s, buckets: %d}",
-			a.Limit, short(a.Window), a.Buckets)
-	case core.SlidingLog:
-		var all []string
-		for _, w := range a.Windows {
-			all = append(all, fmt.Sprintf("{limit: %d, window: %s}", w.Limit, short(w.Width)))
-		}
-		return fmt.Sprintf("{sliding_log: [%s]}", strings.Join(all, ", "))
-	case core.Calendar:
-		anchor := ""
-		if !a.Anchor.IsZero() {
-			anchor = ", anchor: " + a.Anchor.In(a.In).Format(time.RFC3339Nano)
-		}
-		return fmt.Sprintf("{limit: %d, calendar: %v, in: %v%s}", a.Limit, a.Every, a.In, anchor)
-	case plans.Subscribed:
-		return fmt.Sprintf("{limit: %d, calendar: %v, in: %v, anchor: subscription}", a.Limit, a.Every, a.In)
-	case core.Unlimited:
-		return "unlimited"
-	case core.DenyAll:
-		return "deny"
+	text, err := plans.Override{Limits: map[string]core.Algorithm{"limit": a}}.MarshalText()
+	if err != nil {
+		return ""
 	}
-	return ""
+	var o struct {
+		Limits struct{ Limit json.RawMessage }
+	}
+	_ = json.Unmarshal(text, &o) // it is JSON
+	return strings.Trim(bare.Replace(string(o.Limits.Limit)), `"`)
 }
 
-// short returns a duration without units of 0, such as 1h30m.
-func short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
+// bare writes JSON as people write YAML.
+var bare = strings.NewReplacer(`{"`, "{", `,"`, ", ", `":`, ": ")
 
 // Span returns a duration for people, exactly, such as 1 min 30 s.
 func Span(d time.Duration) string {
