@@ -21,18 +21,14 @@ type Admission struct {
 	err        error
 	caps       *derivedCaps // of Config.Slot, or nil
 	lease      *semaphore.Lease
-	answer     *answer       // that is repeated, or nil
-	lost       loss          // why it is not
-	busy       time.Duration // another request with the id runs, and may for that time
-	written    int64         // bytes of the response's body
+	earlier    *earlier // request with the id, or nil
+	written    int64    // bytes of the response's body
 	status     int32
 	denied     denialKind
 	failed     atomic.Bool // the handler has, whatever its status is
 	covered    atomic.Bool // a Guard inside this one keeps its headers
 	overloaded bool        // the refusal is for an excess of the server and not of the client
 	capped     bool        // Config.Slot applies
-	handled    bool        // the request's id was handled before
-	differs    bool        // from the request that was
 	skipped    bool        // nobody decided
 	planned    bool        // Config.Plan was asked
 	followed   bool        // a policy was followed by the next one
@@ -96,7 +92,7 @@ func (a *Admission) Status() int { return int(a.status) }
 
 // Replayed reports whether Refuse repeats the answer to an earlier request with the id. An adapter that
 // answers refusals in its own way leaves these to Admitter.Refuse. A nil Admission repeats nothing.
-func (a *Admission) Replayed() bool { return a != nil && a.answer != nil }
+func (a *Admission) Replayed() bool { return a != nil && a.before().answer != nil }
 
 // StatusText returns the Status in words, such as Too Many Requests, or "" if the request may go
 // on.

@@ -136,10 +136,10 @@ func (a *Admission) hidesBlock() bool {
 // helps. It returns false if nobody knows, and for a request that may go on. Retry-After tells the
 // same wait in seconds, if it is at most Config.LongestWait.
 func (a *Admission) RetryAfter() (wait time.Duration, ok bool) {
-	switch {
-	case a.busy > 0:
-		return a.busy, true
-	case a.handled, a.hidesBlock():
+	switch e := a.before(); {
+	case e.busy > 0:
+		return e.busy, true
+	case e.handled, a.hidesBlock():
 		return core.Never, true
 	case a.Full() != nil:
 		return a.Full().RetryAfter, true

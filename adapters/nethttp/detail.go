@@ -12,16 +12,16 @@ import (
 // Detail returns sentences that tell the client why its request is refused, or "" if the status
 // tells enough. They are fit for a response.
 func (a *Admission) Detail() string {
-	switch {
+	switch e := a.before(); {
 	case a.Full() != nil:
 		return a.fullDetail()
-	case a.differs:
+	case e.differs:
 		return "A request with this id had another method, target or body."
-	case a.handled && a.lost != "":
-		return "A request with this id was handled before. " + a.lost.detail()
-	case a.handled:
+	case e.handled && e.lost != "":
+		return "A request with this id was handled before. " + e.lost.detail()
+	case e.handled:
 		return "A request with this id was handled before."
-	case a.busy > 0:
+	case e.busy > 0:
 		return "Another request with this id is being handled."
 	case a.denied == blocked:
 		return "The client is blocked for a while because of its earlier requests."

@@ -49,8 +49,8 @@ func (x *Exchange) WriteHeaders(h http.Header) {
 	case x.Replayed():
 		h.Set("Idempotency-Replayed", "true")
 		return
-	case x.lost != "":
-		h.Set("Idempotency-Not-Replayed", string(x.lost))
+	case x.before().lost != "":
+		h.Set("Idempotency-Not-Replayed", string(x.earlier.lost))
 	}
 	h.Set("Cache-Control", "no-store") // RFC 6585, section 4: a cache must not store a 429
 	wait, ok := x.RetryAfter()

@@ -131,7 +131,7 @@ func (p *Replay) Handler(next http.Handler) http.Handler { return handler(p, nex
 func (p *Replay) Refuse(w http.ResponseWriter, r *http.Request, a *Admission) {
 	switch {
 	case a.Replayed():
-		a.answer.write(w, r)
+		a.earlier.answer.write(w, r)
 	case p == nil || p.guard == nil:
 		new(Guard).Refuse(w, r, a)
 	default:
@@ -241,7 +241,8 @@ func (p *Replay) attempt(x *Exchange, r *http.Request, id core.Key) error {
 			return fault
 		}
 	case errors.As(err, &running):
-		x.busy, x.status = running.RetryAfter, http.StatusConflict
+		x.earlier = &earlier{busy: running.RetryAfter}
+		x.status = http.StatusConflict
 	default:
 		return err
 	}
@@ -259,14 +260,15 @@ func (p *Replay) repeat(ctx context.Context, x *Exchange, id core.Key, print str
 		}
 		kept = p.keeper.open(text, id)
 	}
-	x.handled = true
+	e := &earlier{handled: true}
+	x.earlier = e
 	switch {
 	case kept.print != "" && kept.print != print:
-		x.differs, x.status = true, http.StatusUnprocessableEntity
+		e.differs, x.status = true, http.StatusUnprocessableEntity
 	case p.keeper == nil || kept.lost != "":
-		x.lost, x.status = kept.lost, int32(cmp.Or(p.cfg.HandledStatus, http.StatusConflict))
+		e.lost, x.status = kept.lost, int32(cmp.Or(p.cfg.HandledStatus, http.StatusConflict))
 	default:
-		x.answer, x.status = kept, int32(kept.status)
+		e.answer, x.status = kept, int32(kept.status)
 	}
 	return nil
 }
