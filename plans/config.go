@@ -164,8 +164,12 @@ func (cfg *Config) checkNames(set *Set) error {
 
 // unknownNames returns a fault for each name of a plan that the configuration does not know.
 func (cfg *Config) unknownNames(path string, p Plan) (faults []fault) {
+	limits := slices.Clone(cfg.Policies)
+	for _, name := range cfg.Policies {
+		limits = append(limits, answersOf(name)...)
+	}
 	for _, name := range sortedKeys(p.Limits) {
-		faults = append(faults, cfg.unknownName(path+"limits.", name, "Policies", cfg.Policies)...)
+		faults = append(faults, cfg.unknownName(path+"limits.", name, "Policies", limits)...)
 	}
 	for _, name := range sortedKeys(p.Caps) {
 		faults = append(faults, cfg.unknownName(path+"caps.", name, "Caps", cfg.Caps)...)
@@ -177,9 +181,7 @@ func (cfg *Config) unknownNames(path string, p Plan) (faults []fault) {
 // model is not in Models.
 func (cfg *Config) unknownName(path, name, field string, known []string) (faults []fault) {
 	of, model, perModel := strings.Cut(name, "/")
-	if known != nil && !slices.Contains(known, of) && !slices.ContainsFunc(known, func(limit string) bool {
-		return slices.ContainsFunc(append(Then(limit), limit), func(name string) bool { return of == name || of == KeptName(name) })
-	}) {
+	if known != nil && !slices.Contains(known, of) {
 		faults = append(faults, fault{path + name, "is not in Config." + field})
 	}
 	if perModel && cfg.Models != nil && !slices.Contains(cfg.Models, model) {

@@ -37,6 +37,12 @@ func namesOf(set *Set) *names {
 	return &names{sortedKeys(limits), sortedKeys(caps), sortedKeys(kept)}
 }
 
+// answersOf returns the names of what the then and the keep of a limit are.
+func answersOf(limit string) []string {
+	then := Then(limit)
+	return append(then, KeptName(limit), KeptName(then[0]))
+}
+
 // checkNames returns a fault for each limit in a file that has the name of what its then or keep is, and
 // for each limit of a plan that has the name of what is kept and is something else.
 func (s *Set) checkNames(named map[string]string) (faults []fault) {

@@ -164,7 +164,8 @@ func TestOverrideFaults(t *testing.T) {
 		"block":        {limits(core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}), []string{"override.limits.api is a core.Block, which cannot be stored"}},
 		"cap":          {plans.Override{Caps: map[string]plans.Cap{"streams": {}}}, []string{"override.caps.streams is 0"}},
 		"kept":         {plans.Override{Limits: map[string]core.Algorithm{"tokens.kept": free}}, []string{"override.limits.tokens.kept has the name of what is kept"}},
-		"names":        {plans.Override{Limits: map[string]core.Algorithm{"apii": free}, Caps: map[string]plans.Cap{"s": {Limit: 1}}}, []string{"override.limits.apii is not in Config.Policies", "override.caps.s is not in Config.Caps"}},
+		"names": {plans.Override{Limits: map[string]core.Algorithm{"apii": free}, Caps: map[string]plans.Cap{"s": {Limit: 1}, "streams.slow": {Limit: 1}}}, []string{
+			"override.limits.apii is not in Config.Policies", "override.caps.s is not in Config.Caps", "override.caps.streams.slow is not in Config.Caps"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := p.SetOverride(t.Context(), "acme", c.o)
