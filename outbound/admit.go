@@ -155,16 +155,14 @@ func (x *exchange) delay(
 		return nil, err
 	}
 	d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.asks...)
+	x.t.note(&d)
 	switch {
 	case err != nil:
 		return nil, wrapped(err)
 	case !d.Allowed:
 		return x.denial(&d, 0), nil
-	case time.Since(due) > overdue || x.lease != slot || !paid.Kept():
-		return new(BusyError), nil
-	}
-	x.t.note(&d)
-	if by.Cause != nil && d.Cause == nil || by.Cause == nil && x.t.unasked.Load() > asked.UnixNano() {
+	case time.Since(due) > overdue, x.lease != slot, !paid.Kept(),
+		by.Cause != nil && d.Cause == nil, by.Cause == nil && x.t.unasked.Load() > asked.UnixNano():
 		return new(BusyError), nil
 	}
 	return nil, nil

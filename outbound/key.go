@@ -39,11 +39,14 @@ func ByHost(r *http.Request) (core.Key, error) {
 // keys, and for credentials elsewhere: name the account in Config.Credential.
 func ByCredential(r *http.Request) (core.Key, error) {
 	host, err := ByHost(r)
-	c := credential(r)
-	if err != nil || c == "" {
+	d, known := r.Context().Value(derivationContextKey{}).(derivation)
+	if !known {
+		d.credential = hashed(credentials(r))
+	}
+	if err != nil || d.credential == "" {
 		return host, err
 	}
-	return below(host, c)
+	return below(host, d.credential)
 }
 
 // ByModel returns the key of ByCredential and below it the model that Config.Meter has read from
@@ -84,14 +87,6 @@ func below(k core.Key, more ...string) (core.Key, error) {
 
 // credentialHeaders are the headers that carry the credentials of an API.
 var credentialHeaders = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key"}
-
-// credential returns a hash of the credentials of a request, or "" if it has none.
-func credential(r *http.Request) string {
-	if d, ok := r.Context().Value(derivationContextKey{}).(derivation); ok {
-		return d.credential
-	}
-	return hashed(credentials(r))
-}
 
 // hashed returns a hash of credentials, or "" of none.
 func hashed(credentials string) string {

@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -63,10 +62,14 @@ func lowered(a core.Algorithm, left int64) (lower core.Algorithm, most int64) {
 		return l, l.Limit
 	case core.SlidingLog:
 		l.Windows = slices.Clone(l.Windows)
-		longest := slices.MaxFunc(l.Windows, func(a, b core.Window) int { return cmp.Compare(a.Width, b.Width) })
-		at := slices.Index(l.Windows, longest)
-		l.Windows[at].Limit -= left
-		return l, l.Windows[at].Limit
+		longest := &l.Windows[0]
+		for i := range l.Windows {
+			if l.Windows[i].Width > longest.Width {
+				longest = &l.Windows[i]
+			}
+		}
+		longest.Limit -= left
+		return l, longest.Limit
 	}
 	return nil, 0
 }

@@ -320,21 +320,25 @@ func TestRoundTrips(t *testing.T) {
 					t.Errorf("%d calls of Redis before a request is sent", during-before)
 				}
 			}
-			a.push(refuse(429, "", "Retry-After", "60"))
-			send()
-			before := quiet()
-			for i := range 10 {
-				if i == 1 { // the first one has learnt of it
-					before = quiet()
+			calmly(t, func() error { // a Gate may forget a key, because another one has the same place
+				name += "x"
+				a.push(refuse(429, "", "Retry-After", "60"))
+				send()
+				before := quiet()
+				for i := range 10 {
+					if i == 1 { // the first one has learnt of it
+						before = quiet()
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+					_, err := tr.RoundTrip(request(t, ctx, u.URL+"/"+name))
+					cancel()
+					wantBusy(t, err, "cooldown")
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
-				_, err := tr.RoundTrip(request(t, ctx, u.URL+"/"+name))
-				cancel()
-				wantBusy(t, err, "cooldown")
-			}
-			if n := count() - before; n > 0 {
-				t.Errorf("%d calls of Redis for a refusal that is known", n)
-			}
+				if n := count() - before; n > 0 {
+					return fmt.Errorf("%d calls of Redis for a refusal that is known", n)
+				}
+				return nil
+			})
 		})
 	}
 }

@@ -135,17 +135,17 @@ func (s *search) fail(first *candidate) (*http.Response, error) {
 		return s.res, nil
 	}
 	e := &PoolBusyError{Busy: make(map[string]*BusyError), Unreached: make(map[string]error)}
-	var errs []error
+	var unreached error
 	for _, c := range s.order {
 		if c.busy != nil {
 			e.Busy[c.Name] = c.busy
-			continue
+		} else {
+			e.Unreached[c.Name] = c.lost
+			unreached = errors.Join(unreached, c.lost)
 		}
-		e.Unreached[c.Name] = c.lost
-		errs = append(errs, c.lost)
 	}
 	if first == nil {
-		return nil, errors.Join(errs...)
+		return nil, unreached
 	}
 	e.First = first.Name
 	if first.busy.Cause == nil && first.busy.After != core.Never {

@@ -33,8 +33,8 @@ func (t *text) UnmarshalJSON(b []byte) error {
 type failure struct {
 	Code, ErrorCode, Type, Status, Reason, PolicyName text
 
-	AWS     text `json:"__type"`
-	Message text
+	AWS            text `json:"__type"`
+	Error, Message text
 
 	RetryAfter    text `json:"retry_after"`       // of Discord, in seconds, as the next two
 	ResetsIn      text `json:"resets_in_seconds"` // of Codex (earendil-works/pi#4172)
@@ -70,12 +70,8 @@ func (r *response) readBody(b []byte) {
 	_ = json.Unmarshal(first, &inner) // it fills in what fits, as below
 	if len(inner.Error) > 0 && inner.Error[0] == '{' {
 		first = inner.Error
-	} else {
-		_ = json.Unmarshal(inner.Error, &f.Message)
 	}
-	said := f.Message
 	_ = json.Unmarshal(first, &f)
-	f.Message = cmp.Or(said, f.Message)
 	r.readFailure(&f)
 }
 
@@ -97,7 +93,7 @@ func (r *response) readFailure(f *failure) {
 			r.quotas += " " + strings.ToLower(string(v.QuotaID))
 		}
 	}
-	message := strings.TrimSpace(string(f.Message))
+	message := strings.TrimSpace(string(cmp.Or(f.Error, f.Message)))
 	r.message = strings.ToLower(message[:min(len(message), maxMessage)])
 	for _, p := range phrases {
 		beginning, rest, _ := strings.Cut(p.text, "*")
@@ -110,12 +106,8 @@ func (r *response) readFailure(f *failure) {
 
 // addCode adds what a code means. Those of AWS have a namespace before '#' or behind ':'.
 func (r *response) addCode(code string) {
-	code = strings.ToLower(code[strings.LastIndexByte(code, '#')+1:])
-	m, ok := codes[code]
-	if !ok {
-		code, _, _ = strings.Cut(code, ":")
-		m = codes[code]
-	}
+	code, _, _ = strings.Cut(code[strings.LastIndexByte(code, '#')+1:], ":")
+	m := codes[strings.ToLower(code)]
 	if m == quota {
 		if m = spent; r.status == http.StatusTooManyRequests {
 			m = slow

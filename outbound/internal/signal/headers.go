@@ -91,7 +91,8 @@ func nameOf(value string) string { return strings.ToLower(strings.Trim(value, ` 
 // what is left and of the resets have equally many parts, as those of Brave Search do, the parts at one
 // place are of one window.
 func (r *response) build(l limit, members map[string][]string) {
-	left, resets, limits := parts(members["remaining"]), parts(members["reset"]), parts(members["limit"])
+	left, resets := parts(members["remaining"]), parts(members["reset"])
+	limits := append(parts(members["limit"]), "")
 	if slices.Contains(members["status"], rejected) { // Anthropic's unified limits, which subscriptions have
 		left = []string{"0"}
 	}
@@ -102,21 +103,16 @@ func (r *response) build(l limit, members map[string][]string) {
 	short, _, _ := strings.Cut(l.name[strings.LastIndexByte(l.name, '-')+1:], "_")
 	for i, value := range left {
 		n, told := count(value)
-		w := Remaining{Name: name, Remaining: n}
+		limit, known := count(limits[min(i, max(0, len(limits)-2))])
 		of := resets
 		if len(left) == len(resets) {
 			of = resets[i : i+1]
 		}
-		w.Reset = r.longest(of, "")
-		none := false // a limit of 0 is none
-		if len(limits) > 0 {
-			w.Limit, none = count(limits[min(i, len(limits)-1)])
-			none = none && w.Limit == 0
-		}
-		w.Window = cmp.Or(windowOf(w.Limit, append(parts(members["policy"]), limits...)), periods[short])
+		w := Remaining{Name: name, Remaining: n, Limit: limit, Reset: r.longest(of, "")}
+		w.Window = cmp.Or(windowOf(limit, append(parts(members["policy"]), limits...)), periods[short])
 		w.Refills = l.family.refills && l.name != "" && w.Window == 0
-		past := w.Reset == 0 && len(of) > 0 // what was left before the reset tells nothing
-		if told && !none && !past {
+		// A limit of 0 is none, and what was left before a reset that is past tells nothing.
+		if told && (limit > 0 || !known) && (w.Reset > 0 || len(of) == 0) {
 			r.windows = append(r.windows, w)
 		}
 	}
