@@ -29,8 +29,8 @@ func scripts() map[string][]string {
 	// The parts of more than one script.
 	clock := []string{"clock/clock.lua"}
 	decision := []string{"bundle/bundle.lua", "decide/decide.lua"}
-	lease := slices.Concat([]string{"lease/text.lua", "lease/publish.lua", "lease/vacant.lua", "lease/lone.lua"},
-		function("lease(KEYS, ARGV, now, margin)", []string{"lease/lease.lua"}))
+	lease := slices.Concat([]string{"lease/text.lua", "lease/publish.lua", "lease/take.lua", "lease/leave.lua", "lease/lone.lua"},
+		function("lease(KEYS, ARGV, now)", []string{"lease/lease.lua"}))
 	return map[string][]string{
 		"decide":         slices.Concat(clock, []string{"local take"}, decision),
 		"window":         slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for window"}),
@@ -43,7 +43,8 @@ func scripts() map[string][]string {
 		"answer": slices.Concat(clock,
 			function("decide(KEYS, ARGV, now, margin, take)", decision), []string{"once/answer.lua"}),
 		"lease": slices.Concat(clock, lease, []string{"lease/batch.lua"}),
-		"slot":  slices.Concat(clock, []string{"lease/vacant.lua", "lease/short.lua"}),
+		"take":  {"lease/take.lua", "lease/takes.lua"},
+		"leave": {"lease/leave.lua", "lease/leaves.lua"},
 		"filter": slices.Concat(
 			function("clock()", slices.Concat(clock, []string{"return now, margin"})), // most need no time
 			[]string{"filter/filter.lua"}),
@@ -87,8 +88,8 @@ const use = "--= "
 //   - admit decides a request and takes a slot of a semaphore, both or neither. It keeps the holds
 //     and the adjustments of charges.
 //   - answer decides a request and keeps a text beside what it charges, both or neither.
-//   - lease grants, renews and releases the leases of a semaphore, and slot those of a key that
-//     nobody else uses.
+//   - lease grants, renews and releases the leases of a semaphore. take and leave grant and release
+//     those of keys that nobody else uses.
 //   - filter asks a Bloom filter.
 //   - reset forgets a token bucket.
 //   - override changes the override of a tenant's plan; see package plans.

@@ -26,8 +26,7 @@ func (s *Semaphore) Enqueue(ctx context.Context, r Request) (id string, err erro
 }
 
 // Leave withdraws the request that Enqueue made, or makes the store forget a lease and notifies
-// nobody. It returns how many ids were known.
-func (s *Semaphore) Leave(ctx context.Context, key core.Key, id string) (known int, err error) {
-	was, err := s.hub.Leases.Release(ctx, s.scope(key), []string{id})
-	return len(was), err
+// nobody.
+func (s *Semaphore) Leave(ctx context.Context, key core.Key, id string) error {
+	return s.hub.Leases.Release(ctx, s.scope(key), []string{id})
 }

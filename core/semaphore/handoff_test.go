@@ -87,7 +87,9 @@ func TestOperationTakesOneCall(t *testing.T) {
 	for i := range h {
 		pair(i) // so that every Gate is subscribed
 	}
-	noError(t, server.Client(t).ScriptLoad(ctx, headgate.Script("lease")).Err())
+	for _, name := range []string{"lease", "take", "leave"} {
+		noError(t, server.Client(t).ScriptLoad(ctx, headgate.Script(name)).Err())
+	}
 	s := newSemaphore(t, redisGate(t, server.Client(t), core.Config{Prefix: server.Prefix}),
 		semaphore.Config{TTL: time.Minute, OnFailure: core.FailClosed})
 	try := func() {

@@ -82,7 +82,7 @@ func TestSlotsFollowShares(t *testing.T) {
 			return id
 		}
 		leave := func(id string) {
-			gatetest.Must(s.Leave(t.Context(), acme, id))(t)
+			gatetest.NoError(t, s.Leave(t.Context(), acme, id))
 		}
 		var ids []string
 		for range 40 {

@@ -40,7 +40,7 @@ func (k *Keeper) Release(ctx context.Context, h *Holding) error {
 	k.mu.Unlock()
 	defer k.End()
 	if local != nil {
-		_, _ = local.Release(ctx, h.Scope, []string{h.ID}) // on failure its lease ends
+		_ = local.Release(ctx, h.Scope, []string{h.ID}) // on failure its lease ends
 	}
 	if err := h.free(ctx); err != nil {
 		k.releaseLater(place{h.Store, h.Scope}, h.ID, h.TTL)
@@ -70,7 +70,7 @@ func (k *Keeper) CountIn(
 		released := h.released
 		k.mu.Unlock()
 		if released {
-			_, _ = local.Release(ctx, h.Scope, []string{h.ID}) // on failure its lease ends
+			_ = local.Release(ctx, h.Scope, []string{h.ID}) // on failure its lease ends
 		}
 	}
 }
@@ -78,7 +78,7 @@ func (k *Keeper) CountIn(
 // Abandon releases a slot that may have been granted, in the background.
 func (k *Keeper) Abandon(store request.LeaseStore, scope, id string, ttl time.Duration) {
 	k.Tasks.Go(func() {
-		if _, err := store.Release(context.Background(), scope, []string{id}); err != nil {
+		if err := store.Release(context.Background(), scope, []string{id}); err != nil {
 			k.releaseLater(place{store, scope}, id, ttl)
 		}
 	})
@@ -106,7 +106,7 @@ func (k *Keeper) sendBack(all []*giveBack) {
 		ids[i] = g.id
 	}
 	ctx := deadline.Until(context.Background(), all[0].until)
-	_, err := all[0].store.Release(ctx, all[0].scope, ids)
+	err := all[0].store.Release(ctx, all[0].scope, ids)
 	now := time.Now()
 	due := now.Add(Jitter(max(again, now.Sub(all[0].failed)/8)))
 	k.mu.Lock()

@@ -132,8 +132,7 @@ func (h *Holding) free(ctx context.Context) error {
 	if h.Store == nil {
 		return nil
 	}
-	_, err := h.Store.Release(ctx, h.Scope, []string{h.ID})
-	return err
+	return h.Store.Release(ctx, h.Scope, []string{h.ID})
 }
 
 // renewable reports whether another renewal may be sent.

@@ -58,8 +58,8 @@ func (s *renewing) RenewAll(ctx context.Context, all []*request.Renewal, _ bool)
 	}
 }
 
-func (s *renewing) Release(context.Context, string, []string) ([]int64, error) {
-	return []int64{1}, nil
+func (s *renewing) Release(context.Context, string, []string) error {
+	return nil
 }
 
 // A process that stood still asks the store about leases that it could not renew, as long as the store
@@ -203,8 +203,8 @@ func (s *slowLink) renew() (left int64) {
 	return left
 }
 
-func (s *slowLink) Release(context.Context, string, []string) ([]int64, error) {
-	return []int64{1}, nil
+func (s *slowLink) Release(context.Context, string, []string) error {
+	return nil
 }
 
 // A lease is renewed over a link whose round trip takes a fifth of its TTL, though each renewal makes a
@@ -264,9 +264,9 @@ type releasing struct {
 	attempts int
 }
 
-func (s *releasing) Release(_ context.Context, _ string, ids []string) ([]int64, error) {
+func (s *releasing) Release(context.Context, string, []string) error {
 	s.attempts++
-	return make([]int64, len(ids)), s.err()
+	return s.err()
 }
 
 // A slot is given back when a server goes on that stood still for longer than the lease: it may have

@@ -95,7 +95,7 @@ func (s slots) release(ctx context.Context) error {
 	for p, ids := range s {
 		for some := range slices.Chunk(ids, maxPerCall) {
 			calls.Go(func() {
-				_, err := p.store.Release(ctx, p.scope, some)
+				err := p.store.Release(ctx, p.scope, some)
 				mu.Lock()
 				errs = append(errs, err)
 				mu.Unlock()

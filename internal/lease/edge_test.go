@@ -68,9 +68,13 @@ func (p *pair) renew(ids ...string) []int64 {
 	return p.each("renew", renew, ids...)
 }
 
-func (p *pair) release(ids ...string) []int64 {
+func (p *pair) release(ids ...string) {
 	p.t.Helper()
-	return p.each("release", p.model.Release, ids...)
+	release := func(now int64, ids []string) []int64 {
+		p.model.Release(now, ids)
+		return nil
+	}
+	p.each("release", release, ids...)
 }
 
 func (p *pair) force(ids ...string) []int64 {
@@ -99,9 +103,7 @@ func TestForceRefusesID(t *testing.T) {
 				t.Fatalf("%s: %+v", id, g)
 			}
 		}
-		if got := p.release("waits"); got[0] != 0 {
-			t.Fatal(got)
-		}
+		p.release("waits")
 		if g := p.acquire("waits", 9, one); g.Status != Held {
 			t.Fatalf("%+v", g)
 		}
@@ -242,7 +244,7 @@ func TestLostHoldersComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.each("renew", func(now int64, ids []string) []int64 { return p.model.Renew(now, 1_000_000, ids) }, "x", "y")
-		p.each("release", p.model.Release, "x", "y")
+		p.release("x", "y")
 		if n := p.client.Exists(t.Context(), p.keys...).Val(); n != 1 { // the last token
 			t.Errorf("%d keys remain", n)
 		}
@@ -312,9 +314,9 @@ func TestHeavyWaiterRunsAlone(t *testing.T) {
 	})
 }
 
-// One short form takes and gives back slots of many scopes. It leaves everything to the other form
-// but the slots of free scopes and the leases of lone holders, and changes nothing there.
-func TestShortFormAnswersEach(t *testing.T) {
+// The scripts for lone holders take and give back slots of many scopes. They leave everything to the
+// other but the slots of free scopes and the leases of lone holders, and change nothing there.
+func TestLoneAnswersEach(t *testing.T) {
 	t.Parallel()
 	const now = int64(1_763_700_000_123_456)
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
@@ -341,85 +343,70 @@ func TestShortFormAnswersEach(t *testing.T) {
 				}
 			}
 		}
-		tests := []struct {
-			name     string
-			before   func(t *testing.T, at int64)
-			at       int64 // when before happened
-			releases bool  // id, and otherwise acquires
-			want     int64
-			left     bool // the records are as before
+		for name, tests := range map[string][]struct {
+			name   string
+			before func(t *testing.T, at int64)
+			at     int64 // when before happened
+			want   int64
+			left   bool // the records are as before
 		}{
-			{name: "acquires a free scope", want: now},
-			{name: "acquires after a release", before: free, at: now - 1, want: now},
-			{name: "acquires before the last token", before: free, at: now, left: true},
-			{name: "acquires beside a lone holder", before: hold("other"), at: now, left: true},
-			{name: "acquires its own lease", before: hold("id"), at: now, left: true},
-			{name: "acquires beside two holders", before: hold("other", "another"), at: now, left: true},
-			{name: "acquires at a foreign value", before: foreign("1 2 3"), left: true},
-			{name: "releases a lone lease", before: hold("id"), at: now, releases: true, want: 1},
-			{name: "releases after a release", before: free, at: now - 1, releases: true, left: true},
-			{name: "releases at a free scope", releases: true, left: true},
-			{name: "releases another's lone lease", before: hold("other"), at: now, releases: true, left: true},
-			{name: "releases beside another", before: hold("id", "other"), at: now, releases: true, left: true},
-			{name: "releases an ended lease", before: hold("id"), at: now - 1_000_000, releases: true, left: true},
-			{name: "releases before the grant", before: hold("id"), at: now + 1, releases: true, left: true},
-			{name: "releases at a foreign value", before: foreign("1 2 3 id "), releases: true, left: true},
-		}
-		var keys []string
-		var argv []any
-		dumps := make([]string, len(tests))
-		for i, tt := range tests {
-			for k, part := range []string{"h", "m", "w", "p", "s"} {
-				x.keys[k] = fmt.Sprintf("%s:{a}:%d:%s", srv.Prefix, i, part)
-			}
-			if tt.before != nil {
-				tt.before(t, tt.at)
-			}
-			keys, dumps[i] = append(keys, x.keys[1]), x.client.Dump(ctx, x.keys[1]).Val()
-			if tt.releases {
-				argv = append(argv, "id")
-			} else {
-				q := ask("id")
-				argv = append(argv, q.Lease/1000+301_000, q.Lone())
-			}
-		}
-		reply, err := x.short.Run(ctx, x.client, keys, append(argv, now)...).Int64Slice()
-		if err != nil || len(reply) != len(tests) {
-			t.Fatal(reply, err)
-		}
-		for i, tt := range tests {
-			if reply[i] != tt.want {
-				t.Errorf("%s: %d", tt.name, reply[i])
-			}
-			if left := x.client.Dump(ctx, keys[i]).Val() == dumps[i]; left != tt.left {
-				t.Errorf("%s: the records are as before: %v", tt.name, left)
-			}
-		}
-	})
-}
-
-// Two acquires of one scope in one short form take it once, whether or not a token is known there.
-func TestShortFormTakesOnce(t *testing.T) {
-	t.Parallel()
-	now := int64(1_763_700_000_123_456)
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		x, ctx := newScript(srv, t), t.Context()
-		for _, before := range []string{"a free scope", "after a release"} {
+			"take": {
+				{name: "a free scope", want: now},
+				{name: "after a release", before: free, at: now - 1, want: now},
+				{name: "before the last token", before: free, at: now, left: true},
+				{name: "beside a lone holder", before: hold("other"), at: now, left: true},
+				{name: "its own lease", before: hold("id"), at: now, left: true},
+				{name: "beside two holders", before: hold("other", "another"), at: now, left: true},
+				{name: "at a foreign value", before: foreign("1 2 3, and more than 16 bytes"), left: true},
+				{name: "at a foreign number", before: foreign("17000000000000000000"), left: true},
+				{name: "the scope taken before", want: 0},
+			},
+			"leave": {
+				{name: "a lone lease", before: hold("id"), at: now, want: 1},
+				{name: "after a release", before: free, at: now - 1, left: true},
+				{name: "at a free scope", left: true},
+				{name: "another's lone lease", before: hold("other"), at: now, left: true},
+				{name: "beside another", before: hold("id", "other"), at: now, left: true},
+				{name: "an ended lease", before: hold("id"), at: now - 1_000_000, want: 1},
+				{name: "before the grant", before: hold("id"), at: now + 1, want: 1},
+				{name: "at a foreign value", before: foreign("1 2 3 of 16 bytes id"), left: true},
+			},
+		} {
+			var keys []string
 			var argv []any
-			for _, id := range []string{"one", "two"} {
-				q := Request{
-					ID: id, Channel: "c", Lease: 1_000_000, Metadata: "-",
-					Levels: []Level{{Node: "{a}", Limit: 1, Weight: 1}},
+			dumps := make([]string, len(tests))
+			for i, tt := range tests {
+				for k, part := range []string{"h", "m", "w", "p", "s"} {
+					x.keys[k] = fmt.Sprintf("%s:{a}:%s%d:%s", srv.Prefix, name, i, part)
 				}
-				argv = append(argv, q.Lease/1000+301_000, q.Lone())
+				if tt.before != nil {
+					tt.before(t, tt.at)
+				}
+				keys, dumps[i] = append(keys, x.keys[1]), x.client.Dump(ctx, x.keys[1]).Val()
+				if q := ask("id"); name == "take" {
+					argv = append(argv, q.Lease/1000+301_000, q.Lone())
+				} else {
+					argv = append(argv, " id ")
+				}
 			}
-			now++
-			keys := []string{x.keys[1], x.keys[1]}
-			reply, err := x.short.Run(ctx, x.client, keys, append(argv, now)...).Int64Slice()
-			if err != nil || !slices.Equal(reply, []int64{now, 0}) {
-				t.Fatal(before, reply, err)
+			script := x.leave
+			if name == "take" {
+				script, argv = x.take, append(argv, now)
+				last := len(keys) - 1
+				keys[last], dumps[last] = keys[0], dumps[0]
 			}
-			x.run(t, now, "release", "one")
+			reply, err := script.Run(ctx, x.client, keys, argv...).Int64Slice()
+			if err != nil || len(reply) != len(tests) {
+				t.Fatal(name, reply, err)
+			}
+			for i, tt := range tests {
+				if reply[i] != tt.want {
+					t.Errorf("%s %s: %d", name, tt.name, reply[i])
+				}
+				if left := x.client.Dump(ctx, keys[i]).Val() == dumps[i]; left != tt.left {
+					t.Errorf("%s %s: the records are as before: %v", name, tt.name, left)
+				}
+			}
 		}
 	})
 }

@@ -2,14 +2,14 @@ package lease
 
 import "math"
 
-// Release drops holders and waiters and grants the room they leave. The result is 1 for each id
-// that held, 2 for each that waited, and 0 for each unknown one. Releasing an evicted id clears its
+// Release drops holders and waiters and grants the room they leave. Releasing an evicted id clears its
 // eviction mark.
-func (s *Scope) Release(now int64, ids []string) []int64 { return s.dropAll(now, ids, false) }
+func (s *Scope) Release(now int64, ids []string) { s.dropAll(now, ids, false) }
 
 // Force evicts holders and waiters: it does what Release does, publishes the eviction to them, and
 // marks their ids. Acquire refuses a marked id. The mark expires one lease length after the
-// holder's lease, or the waiter's place, would have expired.
+// holder's lease, or the waiter's place, would have expired. The result is 1 for each id that held, 2
+// for each that waited, and 0 for each unknown one.
 func (s *Scope) Force(now int64, ids []string) []int64 { return s.dropAll(now, ids, true) }
 
 func (s *Scope) dropAll(now int64, ids []string, force bool) []int64 {

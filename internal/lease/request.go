@@ -127,5 +127,5 @@ type Grant struct {
 	Hold int64   // mean hold, 0 if unknown
 	Left int64   // time until the lease ends, 0 if none is held
 	Used []int64 // weight in use at each level
-	Lone bool    // Redis keeps the holder in the short form
+	Lone bool    // nobody else holds or waits in the scope
 }

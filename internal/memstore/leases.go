@@ -69,9 +69,9 @@ func (l *Leases) RenewAll(ctx context.Context, all []*request.Renewal, _ bool) {
 }
 
 // Release implements request.LeaseStore.
-func (l *Leases) Release(_ context.Context, scope string, ids []string) (was []int64, _ error) {
-	l.in(scope, func(s *lease.Scope, now int64) { was = s.Release(now, ids) })
-	return was, nil
+func (l *Leases) Release(_ context.Context, scope string, ids []string) error {
+	l.in(scope, func(s *lease.Scope, now int64) { s.Release(now, ids) })
+	return nil
 }
 
 // Evict implements request.LeaseStore.

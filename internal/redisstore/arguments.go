@@ -25,6 +25,12 @@ func (a *arguments) flag(set bool) {
 
 func (a *arguments) name(s string) { a.words = append(a.words, s) }
 
+func (a *arguments) names(all []string) {
+	for _, s := range all {
+		a.name(s)
+	}
+}
+
 // later writes an integer that set changes once it is known.
 func (a *arguments) later() (at int) {
 	a.int(0)

@@ -97,13 +97,13 @@ func slotRequest(id string) lease.Request {
 // leaseOperation returns the one operation on a lease that a command is, and its id.
 func leaseOperation(cmd redis.Cmder) (operation, id string) {
 	argv := cmd.Args()[3+cmd.Args()[2].(int64):]
-	if cmd.Args()[2].(int64) > 1 { // not the short form
+	if cmd.Args()[2].(int64) > 1 { // not of lone holders
 		return argv[0].(string), argv[1].(string)
 	}
 	if len(argv) > 1 {
 		return "acquire", strings.Fields(argv[1].(string))[2]
 	}
-	return "release", argv[0].(string)
+	return "release", strings.TrimSpace(argv[0].(string))
 }
 
 // answerLease lets an operation on a lease succeed.
@@ -112,5 +112,5 @@ func answerLease(cmd redis.Cmder) { setReply(cmd, []int64{1}) }
 // warm makes a server known to be quick: it answers the release of a slot with one number.
 func warm(t *testing.T, s *redisstore.Store) {
 	t.Helper()
-	gatetest.Must(redisstore.NewLeases(s).Release(t.Context(), "{warm}:s", []string{"id"}))(t)
+	gatetest.NoError(t, redisstore.NewLeases(s).Release(t.Context(), "{warm}:s", []string{"id"}))
 }

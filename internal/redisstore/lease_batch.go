@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/headgate/headgate/internal/redisstore/trips"
@@ -10,8 +9,8 @@ import (
 // leaseBatch is operations on leases in one script.
 type leaseBatch struct {
 	schema *schema
+	script *trips.Script
 	calls  []*operation
-	short  bool // in the short form, acquires first
 	arguments
 }
 
@@ -20,7 +19,7 @@ var leaseBatches = sync.Pool{New: func() any { return new(leaseBatch) }}
 // Batch implements trips.Parcel.
 func (o *operation) Batch() trips.Batch {
 	b := leaseBatches.Get().(*leaseBatch)
-	b.schema, b.short = o.schema, o.short
+	b.schema, b.script = o.schema, o.script
 	return b
 }
 
@@ -33,61 +32,39 @@ func (b *leaseBatch) Add(p trips.Parcel) bool {
 
 // Command implements trips.Batch.
 func (b *leaseBatch) Command() trips.Command {
-	script := b.schema.lease
-	if b.short {
-		script = b.schema.slot
+	keys, argv := scopeKeys, scopeKeys
+	if b.isLone() {
+		keys, argv = 1, 1
+	} else if len(b.calls) == 1 {
+		argv++ // without the number of ARGV
 	}
-	if b.short {
-		b.encodeShort()
-	} else {
-		b.encode()
+	b.int(int64(keys * len(b.calls)))
+	for _, k := range b.calls {
+		b.words = append(b.words, k.words[:keys]...)
 	}
-	command := b.command(b.schema, script)
-	command.Number = b.short
+	for _, k := range b.calls {
+		b.words = append(b.words, k.words[argv:]...)
+	}
+	command := b.command(b.schema, b.script)
+	command.Number = b.isLone()
 	return command
 }
 
-// encode writes KEYS and ARGV as lua/lease/batch.lua reads them.
-func (b *leaseBatch) encode() {
-	b.int(int64(scopeKeys * len(b.calls)))
-	for _, k := range b.calls {
-		b.words = append(b.words, k.words[:scopeKeys]...)
-	}
-	for _, k := range b.calls {
-		argv := k.words[scopeKeys:]
-		if len(b.calls) == 1 {
-			argv = argv[1:] // without their number
-		}
-		b.words = append(b.words, argv...)
-	}
-}
-
-// encodeShort writes KEYS and ARGV as lua/lease/short.lua reads them.
-func (b *leaseBatch) encodeShort() {
-	slices.SortStableFunc(b.calls, func(k, o *operation) int {
-		return len(k.Releases) - len(o.Releases)
-	})
-	b.int(int64(len(b.calls)))
-	for _, k := range b.calls {
-		b.words = append(b.words, k.words[0])
-	}
-	for _, k := range b.calls {
-		b.words = append(b.words, k.words[1:]...)
-	}
-}
+// isLone reports whether the operations are those of lone holders.
+func (b *leaseBatch) isLone() bool { return b.script != b.schema.lease }
 
 // Deliver implements trips.Batch. A call that failed goes again alone, to learn why.
 func (b *leaseBatch) Deliver(r trips.Reply) error {
 	reply := r.Numbers
-	if b.short {
-		return b.deliverShort(reply)
+	if b.isLone() {
+		return b.deliverLone(reply)
 	}
-	if len(b.calls) == 1 {
+	if len(b.calls) == 1 && len(reply) > 0 {
 		b.calls[0].reply = reply
 		return nil
 	}
 	for _, k := range b.calls {
-		if len(reply) == 0 || reply[0] > int64(len(reply)-1) {
+		if len(reply) == 0 || reply[0] == 0 || reply[0] > int64(len(reply)-1) {
 			return trips.ErrReply
 		}
 		n := reply[0]
@@ -104,8 +81,8 @@ func (b *leaseBatch) Deliver(r trips.Reply) error {
 	return nil
 }
 
-// deliverShort gives each call its part of the reply: one number.
-func (b *leaseBatch) deliverShort(reply []int64) error {
+// deliverLone gives each call its part of the reply: one number.
+func (b *leaseBatch) deliverLone(reply []int64) error {
 	if len(reply) != len(b.calls) {
 		return trips.ErrReply
 	}

@@ -5,7 +5,7 @@ import "github.com/headgate/headgate/internal/lease"
 // scopeKeys is the number of KEYS of a scope.
 const scopeKeys = 5
 
-// recordsSuffix ends the name of a scope's records, where the short form keeps its lone holder.
+// recordsSuffix ends the name of a scope's records, where the text of a lone holder is.
 const recordsSuffix = ":m"
 
 // leaseKeys writes the KEYS of a scope, as lua/lease/lease.lua reads them, as parts of one string.

@@ -19,10 +19,10 @@ var _ request.LeaseStore = (*Leases)(nil)
 // NewLeases returns the leases of a Store.
 func NewLeases(s *Store) *Leases { return &Leases{s} }
 
-// takesShort reports whether an operation is sent in the short form first: no earlier operation has
-// found another caller in the scope, and the server was quick to answer last. Where there is another
-// caller, the short form costs a round trip.
-func (l *Leases) takesShort(ctx context.Context, scope string) bool {
+// asksLone reports whether the script for lone holders is asked first: no earlier operation has found
+// another caller in the scope, and the server was quick to answer last. Where there is another caller,
+// it costs a round trip.
+func (l *Leases) asksLone(ctx context.Context, scope string) bool {
 	s := l.store
 	return !s.crowds.has(scope) && s.Servers.IsQuick(ctx, s.outermost(scope))
 }
@@ -60,9 +60,9 @@ func (l *Leases) acquire(ctx context.Context, scope string, q *lease.Request) (l
 	defer k.release()
 	k.Acquires = q.ID
 	decided := false
-	// A name may have an earlier holder, which the short form does not replace.
-	if lease.Name(q.ID) == "" && l.takesShort(ctx, scope) {
-		k.beginShort(scope)
+	// A name may have an earlier holder, which the script for lone holders does not replace.
+	if lease.Name(q.ID) == "" && l.asksLone(ctx, scope) {
+		k.beginLone(l.store.schema.take, scope)
 		k.int(q.Lease/1000 + loneMargin)
 		k.name(q.Lone())
 		if err := l.run(ctx, &k.Call); err != nil {
@@ -82,14 +82,6 @@ func (l *Leases) acquire(ctx context.Context, scope string, q *lease.Request) (l
 		l.store.crowds.note(scope, true)
 	}
 	return grant, err
-}
-
-// each runs an operation that answers one integer for each id.
-func (l *Leases) each(ctx context.Context, k *operation, ids []string) ([]int64, error) {
-	for _, id := range ids {
-		k.name(id)
-	}
-	return l.answer(ctx, k, ids, l.run(ctx, &k.Call))
 }
 
 // answer returns one integer for each id, or the error of an operation.
@@ -138,35 +130,30 @@ func (l *Leases) renewal(scope string, micros int64, ids []string) *operation {
 	k.Insists = true
 	k.begin(scope, "renew", 1+len(ids), weightOf(ids))
 	k.int(micros)
-	for _, id := range ids {
-		k.name(id)
-	}
+	k.names(ids)
 	return k
 }
 
 // Release implements request.LeaseStore.
-func (l *Leases) Release(ctx context.Context, scope string, ids []string) ([]int64, error) {
+func (l *Leases) Release(ctx context.Context, scope string, ids []string) error {
 	k := l.begin()
 	defer k.release()
 	k.Insists, k.Releases = true, ids
-	if len(ids) == 1 && l.takesShort(ctx, scope) {
-		k.beginShort(scope)
-		if own, err := l.each(ctx, k, ids); err != nil || own[0] != 0 {
-			return own, err
+	if len(ids) == 1 && l.asksLone(ctx, scope) {
+		k.beginLone(l.store.schema.leave, scope)
+		k.name(" " + ids[0] + " ")
+		if err := l.run(ctx, &k.Call); err != nil || k.reply[0] == 1 {
+			return l.store.outcome(ctx, err)
 		}
-		l.store.crowds.note(scope, true)
 	}
 	k.begin(scope, "release", len(ids), weightOf(ids))
-	own, err := l.each(ctx, k, ids)
-	if err == nil && len(own) == 1 && own[0] == releasedLone {
-		own[0] = 1
-		l.store.crowds.note(scope, false)
+	k.names(ids)
+	err := l.run(ctx, &k.Call)
+	if err == nil {
+		l.store.crowds.note(scope, k.reply[0] == 0)
 	}
-	return own, err
+	return l.store.outcome(ctx, err)
 }
-
-// releasedLone is the reply to the release of an id that nobody came to.
-const releasedLone = 3
 
 // Evict implements request.LeaseStore.
 func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
@@ -174,7 +161,8 @@ func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64
 	defer k.release()
 	k.Insists = true
 	k.begin(scope, "force", len(ids), weightOf(ids))
-	return l.each(ctx, k, ids)
+	k.names(ids)
+	return l.answer(ctx, k, ids, l.run(ctx, &k.Call))
 }
 
 // List implements request.LeaseStore.

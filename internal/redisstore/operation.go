@@ -10,21 +10,20 @@ const (
 	// leaseWeight is the weight of an operation on leases. It takes the server 5 µs at a key that
 	// nobody else uses, 15 µs beside other holders, and 30 µs in a queue.
 	leaseWeight = 10
-	// shortWeight is the weight of an operation on leases in the short form, which takes the server
-	// 2 µs.
-	shortWeight = 4
+	// loneWeight is the weight of an acquire or a release of a lone holder, which takes the server 2 µs.
+	loneWeight = 4
 )
 
 // weightOf returns the weight of an operation on ids.
 func weightOf(ids []string) int { return leaseWeight + 2*(len(ids)-1) }
 
 // operation is a call that carries one operation on the leases of a scope: its KEYS, the number of
-// its ARGV and these. In the short form it has one key, and the number is left out.
+// its ARGV and these. At a lone holder it has one key, and the number is left out.
 type operation struct {
 	trips.Call
 	schema *schema
+	script *trips.Script
 	arguments
-	short bool
 
 	reply []int64
 }
@@ -53,7 +52,7 @@ func (o *operation) release() {
 // begin makes the call one of an operation with n arguments. It writes the KEYS of the operation,
 // the number of its ARGV, and the first of these.
 func (o *operation) begin(scope, name string, n, weight int) {
-	o.short, o.Outermost = false, o.schema.outermost(scope)
+	o.script, o.Outermost = o.schema.lease, o.schema.outermost(scope)
 	o.Weight = min(weight, trips.MaxOperationWeight)
 	o.clear()
 	o.leaseKeys(scope)
@@ -61,10 +60,10 @@ func (o *operation) begin(scope, name string, n, weight int) {
 	o.name(name)
 }
 
-// beginShort makes the call one of the short form. It writes the one key.
-func (o *operation) beginShort(scope string) {
-	o.short, o.Outermost = true, o.schema.outermost(scope)
-	o.Weight = shortWeight
+// beginLone makes the call one of a script for lone holders. It writes the one key.
+func (o *operation) beginLone(s *trips.Script, scope string) {
+	o.script, o.Outermost = s, o.schema.outermost(scope)
+	o.Weight = loneWeight
 	o.clear()
 	o.name(scope + recordsSuffix)
 }
@@ -77,5 +76,5 @@ func (s *schema) outermost(scope string) string {
 // Joins implements trips.Parcel.
 func (o *operation) Joins(p trips.Parcel) bool {
 	other, ok := p.(*operation)
-	return ok && o.short == other.short
+	return ok && o.script == other.script
 }

@@ -81,7 +81,7 @@ func TestReleaseFollowsItsAcquire(t *testing.T) {
 			}
 		}
 		release := func(id string) {
-			if _, err := leases.Release(t.Context(), "{"+id+"}", []string{id}); err != nil {
+			if err := leases.Release(t.Context(), "{"+id+"}", []string{id}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -140,7 +140,7 @@ func TestThirdRoundTripIsForLeases(t *testing.T) {
 		go decide("b")
 		second := sends(1)
 		release := func() {
-			if _, err := redisstore.NewLeases(s).Release(t.Context(), "{k}", []string{"id"}); err != nil {
+			if err := redisstore.NewLeases(s).Release(t.Context(), "{k}", []string{"id"}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -184,7 +184,7 @@ func TestKeeperOutwaitsTimeout(t *testing.T) {
 						_, err := leases.Renew(ctx, "{k}", 1e6, []string{"id"})
 						return err
 					}
-					_, err := leases.Release(ctx, "{k}", []string{"id"})
+					err := leases.Release(ctx, "{k}", []string{"id"})
 					return err
 				}
 				for _, stall = range []time.Duration{0, 4 * s.Timeout} {
@@ -239,8 +239,8 @@ func TestBatchOfRefundsIsBounded(t *testing.T) {
 // scopeKeys is the number of KEYS of an operation on leases.
 const scopeKeys = 5
 
-// slotSHA is the name of the script of slots.
-var slotSHA = fmt.Sprintf("%x", sha1.Sum([]byte(headgate.Script("slot"))))
+// takeSHA is the name of the script that takes slots of lone holders.
+var takeSHA = fmt.Sprintf("%x", sha1.Sum([]byte(headgate.Script("take"))))
 
 // A server that answers is no outage for callers whose operations take two round trips, even if the
 // two last longer than Config.Timeout.
@@ -257,8 +257,8 @@ func TestSecondRoundTripHasItsTime(t *testing.T) {
 						setReply(cmd, []int64{1})
 						return nil
 					}
-					operations := numberOf(cmd.Args()[2]) // of the short form, or times the keys of a scope
-					if *cmd.Args()[1].(*string) == slotSHA {
+					operations := numberOf(cmd.Args()[2]) // of lone holders, or times the keys of a scope
+					if *cmd.Args()[1].(*string) == takeSHA {
 						setReply(cmd, make([]int64, operations))
 						return nil
 					}

@@ -58,9 +58,9 @@ func TestReplyToTwoCharges(t *testing.T) {
 	}
 }
 
-// An acquire takes a reply of its short form of one shape only. Asked once more, it takes that of
-// the other form.
-func TestReplyToShortForm(t *testing.T) {
+// An acquire takes a reply of one shape from the script for lone holders, and the replies of the other
+// after that.
+func TestReplyToLoneAcquire(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		replies [][]int64

@@ -23,9 +23,10 @@ type schema struct {
 
 // scripts are those that a Store runs.
 type scripts struct {
-	decide, admit, answer, lease, slot, filter *trips.Script
-	tokenBucket, window                        *trips.Script // decide under one algorithm
-	slidingWindow, slidingLog                  *trips.Script
+	decide, admit, answer, filter *trips.Script
+	lease, take, leave            *trips.Script // take and leave are for lone holders
+	tokenBucket, window           *trips.Script // decide under one algorithm
+	slidingWindow, slidingLog     *trips.Script
 
 	reset, policies *redis.Script
 }
@@ -48,7 +49,7 @@ func newScripts(source func(name string) string) scripts {
 		decide: script("decide"), admit: script("admit"), answer: script("answer"), lease: script("lease"),
 		tokenBucket: script("token_bucket"), window: script("window"),
 		slidingWindow: script("sliding_window"), slidingLog: script("sliding_log"),
-		slot: script("slot"), filter: script("filter"), reset: redis.NewScript(source("reset")),
+		take: script("take"), leave: script("leave"), filter: script("filter"), reset: redis.NewScript(source("reset")),
 		policies: redis.NewScript(source("policies")),
 	}
 }

@@ -13,8 +13,9 @@ func Script(name string) string {
 	return clock.Replace(headgate.Script(name))
 }
 
-// clock replaces what lua/clock/clock.lua does.
+// clock replaces what lua/clock/clock.lua does, and how lua/lease/takes.lua reads the time.
 var clock = strings.NewReplacer(
-	"redis.call('TIME')", "{0, table.remove(ARGV)}",
+	"local time = redis.call('TIME')",
+	"local time = table.remove(ARGV)\ntime = {math.floor(time / 1000000), time % 1000000}",
 	"local margin = 1000\n", "local margin = 86400000\n",
 )

@@ -301,7 +301,10 @@ end
 
 function redis.pcall(...)
   local ok, reply = pcall(redis.call, ...)
-  return ok and reply or type(reply) == 'table' and reply or {err = reply}
+  if ok or type(reply) == 'table' then
+    return reply
+  end
+  return {err = reply}
 end
 
 -- show prints a reply. A float shows by its fraction.

@@ -46,7 +46,7 @@ type LeaseStore interface {
 	// ctx, and not with ctx. Again says that an earlier call has no answer yet: this one takes a
 	// connection of its own.
 	RenewAll(ctx context.Context, all []*Renewal, again bool)
-	Release(ctx context.Context, scope string, ids []string) (was []int64, err error)
+	Release(ctx context.Context, scope string, ids []string) error
 	Evict(ctx context.Context, scope string, ids []string) (was []int64, err error)
 	List(ctx context.Context, scope string) (now int64, entries []lease.Entry, err error)
 }

@@ -151,9 +151,8 @@ end
 local function admit()
   local at, slot = argv[1] + 0, nil
   local function take()
-    local token = lone(KEYS, #KEYS - 4, ARGV, tail - slots, tail - 1, now, margin)
-    slot = token and {token} or
-      lease(slice(KEYS, #KEYS - 4, #KEYS), slice(ARGV, tail - slots, tail - 1), now, margin)
+    local token = lone(KEYS, #KEYS - 4, ARGV, tail - slots, tail - 1, now, text(now))
+    slot = token and {token} or lease(slice(KEYS, #KEYS - 4, #KEYS), slice(ARGV, tail - slots, tail - 1), now)
     return token or slot[1] == 1
   end
   local reply = decide(keys, argv, now, margin, slots > 0 and take)

@@ -3,26 +3,26 @@
 -- KEYS   for each operation: the keys of its scope, as in lease.lua
 -- ARGV   as in lease.lua; of several operations: the number of arguments of each before them
 -- Reply  as in lease.lua, but an acquire at a scope that nobody else uses has one value, the
---        fencing token, and the release of an id that nobody came to has 3; of several operations: the
---        number of values of each before them, or only -1 for one that failed: alone, it tells its
---        error
+--        fencing token; of several operations: the number of values of each before them, or only -1
+--        for one that failed: alone, it tells its error
 
+local stamp = text(now)
 if #KEYS == 5 then
-  local own = lone(KEYS, 1, ARGV, 1, #ARGV, now, margin)
-  return type(own) == 'number' and {own} or own or lease(KEYS, ARGV, now, margin)
+  local own = lone(KEYS, 1, ARGV, 1, #ARGV, now, stamp)
+  return type(own) == 'number' and {own} or own or lease(KEYS, ARGV, now)
 end
 
-local reply, n, at, stamp = {}, 0, 0, text(now)
+local reply, n, at = {}, 0, 0
 local unfolded = {} -- the scopes whose records are a hash
 for key = 1, #KEYS, 5 do
   local from, last = at + 2, at + 1 + ARGV[at + 1]
   local ok, own = true, nil
   if not unfolded[KEYS[key]] then
-    ok, own = pcall(lone, KEYS, key, ARGV, from, last, now, margin, stamp)
+    ok, own = pcall(lone, KEYS, key, ARGV, from, last, now, stamp)
   end
   if not own then
     local keys, argv, folded = {unpack(KEYS, key, key + 4)}, {unpack(ARGV, from, last)}, nil
-    ok, own, folded = pcall(lease, keys, argv, now, margin)
+    ok, own, folded = pcall(lease, keys, argv, now)
     unfolded[KEYS[key]] = not folded
   end
   if not ok then

@@ -36,7 +36,7 @@ if operation == 'release' and #ARGV == 2 and not named and scope and not expired
       fields[use], changed[use] = string.format('%.0f', used), true
       hold = mean_hold(hold, now - granted)
       publish(channel, string.format('%s %s %.0f %.0f', heir, token, lease, used))
-      reply = {1}
+      reply = {0}
     end
   end
 end

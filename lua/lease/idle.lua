@@ -59,7 +59,7 @@ if idle and operation == 'release' and #ARGV == 2 and not named and string.find(
   if holders == 1 then
     call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
     redis.pcall('SET', KEYS[2], token .. vacant, 'PX', token_lives)
-    return {1}, true
+    return {0}, true
   end
   local granted, levels = string.match(values[2], '^%S+ %S+ (%S+) %S+ %S+ %S+ %S+( .*)$')
   local nodes, weights = {nil, nil}, {nil, nil}
@@ -80,5 +80,5 @@ if idle and operation == 'release' and #ARGV == 2 and not named and string.find(
   call('ZREM', KEYS[1], id)
   call(unpack(set))
   call(unpack(gone))
-  return {1}
+  return {0}
 end

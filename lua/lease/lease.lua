@@ -2,8 +2,7 @@
 -- all nodes that share an outermost key; a node is the key of one level.
 --
 -- KEYS   holders   sorted set: id, end of its lease
---        records   hash, see below; a text while it is that of lua/lease/lone.lua, which runs before,
---                  and after the last release
+--        records   hash, see below; a text while it is that of lua/lease/lone.lua
 --        waiters   sorted set, by text: "node ticket id"; "~node rank child" for a ready child;
 --                  "~node  account child" for a debt, "~node !account child" in the background
 --        patience  sorted set: id, end of the waiter's place; "!id", end of an eviction mark
@@ -24,7 +23,8 @@
 --                  mean hold; time until the lease ends, 0 if none is held;
 --                  for each level: weight in use
 --        renew     for each id: time until its lease ends, 0 if unknown, -1 if evicted
---        release   for each id: 1 if it held, 2 if it waited, 0 if unknown; also the reply of force
+--        release   1 by lua/lease/lone.lua, otherwise 0
+--        force     for each id: 1 if it held, 2 if it waited, 0 if unknown
 --        list      now; for each holder: id, time until its lease ends, record;
 --                  for each waiter: id, -1, record
 --

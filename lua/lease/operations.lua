@@ -104,20 +104,20 @@ if operation == 'acquire' then
   end
 elseif operation == 'renew' then
   renew()
-elseif operation == 'release' or operation == 'force' then
+elseif operation == 'release' then
   for i = 2, #ARGV do
-    local id, was, r = ARGV[i], 0, nil
-    if operation == 'force' then
-      was, r = evict(id)
-    else
-      was, r = drop(id)
-    end
-    reply[i - 1] = was
-    if was == 1 and operation == 'release' then
+    local was, r = drop(ARGV[i])
+    if was == 1 then
       hold = mean_hold(hold, now - r.granted)
-    elseif was == 0 and operation == 'release' and is_evicted(id) then
-      places = places - call('ZREM', KEYS[4], '!' .. id)
+    elseif was == 0 and is_evicted(ARGV[i]) then
+      places = places - call('ZREM', KEYS[4], '!' .. ARGV[i])
     end
+  end
+  promote_dropped()
+  reply = {0}
+elseif operation == 'force' then
+  for i = 2, #ARGV do
+    reply[i - 1] = evict(ARGV[i])
   end
   promote_dropped()
 elseif operation == 'list' then

@@ -4,3 +4,7 @@ local function text(number)
   local low = number % 10000000
   return string.format('%d%07d', (number - low) / 10000000, low)
 end
+
+-- For how many milliseconds Redis keeps the last token of a scope that nobody uses, and the text
+-- behind it; see lua/lease/lone.lua.
+local token_lives, vacant = 300000 + margin, ' 0 0 - 0 1 - - - 1 1'

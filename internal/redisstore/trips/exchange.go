@@ -40,13 +40,16 @@ func (c *command) reply() (r Reply, err error) {
 		return r, err
 	}
 	values := c.sent.(onceAny)
-	if n, ok := values.Val().(int64); ok && c.Number {
-		return Reply{Numbers: []int64{n}}, nil
-	}
-	if c.Number {
-		r.Numbers, err = values.Int64Slice()
-	} else {
+	_, isList := values.Val().([]any)
+	switch {
+	case !c.Number:
 		r.Values, err = values.Slice()
+	case isList:
+		r.Numbers, err = values.Int64Slice()
+	default:
+		var n int64
+		n, err = values.Int64()
+		r.Numbers = []int64{n}
 	}
 	return r, err
 }
