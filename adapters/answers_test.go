@@ -131,6 +131,10 @@ func TestAnswersAreRepeated(t *testing.T) {
 			}
 			w.Header().Set("Location", "/never-sent")
 		}},
+		{name: "a header behind an empty write", lacks: "Location", handler: func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(nil)
+			w.Header().Set("Location", "/never-sent")
+		}},
 		{name: "nothing", handler: func(http.ResponseWriter, *http.Request) {}},
 		{name: "204", handler: says(204, "", "never sent")},
 		{name: "a redirect", handler: says(303, "Location: /payments/1", "")},

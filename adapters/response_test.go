@@ -567,11 +567,16 @@ func TestLimitsWithoutStatus(t *testing.T) {
 		"text":    func(w http.ResponseWriter) { _, _ = io.WriteString(w, "ok") },
 		"copy":    func(w http.ResponseWriter) { _, _ = io.Copy(w, strings.NewReader("ok")) },
 		"flush":   func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() },
+		"hints":   func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints); _, _ = w.Write([]byte("ok")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, fw framework) {
 				f := newFixture(t)
-				root := f.spoken(nethttp.Legacy{}, core.PolicyConfig{Algorithm: core.PerMinute(3)})
+				statuses := make(chan int, 1)
+				settle := func(r *nethttp.Rule) {
+					r.Settle = func(_ *http.Request, status int, cost int64) int64 { statuses <- status; return cost }
+				}
+				root := f.spoken(nethttp.Legacy{}, core.PolicyConfig{Algorithm: core.PerMinute(3)}, settle)
 				f.serve(fw.build, &app{root: root, routes: []route{{"GET", "/users/{id}", func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Add("X-Ratelimit-Limit", "5000")
 					send(w)
@@ -579,6 +584,7 @@ func TestLimitsWithoutStatus(t *testing.T) {
 				if got := f.ask("GET /users/1").Header["X-Ratelimit-Limit"]; len(got) != 1 || got[0] != "3" {
 					t.Errorf("%q", got)
 				}
+				gatetest.Equal(t, <-statuses, 200, "status")
 			})
 		})
 	}

@@ -81,7 +81,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 // code returns the status that the client gets when the chain is done. If nothing is written, gin sends
 // w.Status, or a handler around the guard answers c.Errors.
 func (w *writer) code(c *gin.Context, returned bool) int {
-	status, last := w.Status(), c.Errors.Last()
+	status, last := w.final(), c.Errors.Last()
 	switch {
 	case w.switched:
 		return http.StatusSwitchingProtocols
@@ -129,8 +129,16 @@ func (w *writer) WriteHeader(status int) {
 // begin is called before gin sends the header, which may change until then.
 func (w *writer) begin() {
 	if !w.Written() {
-		w.x.RestoreHeaders(w.ResponseWriter.Header(), w.Status())
+		w.x.RestoreHeaders(w.ResponseWriter.Header(), w.final())
 	}
+}
+
+// final returns the status behind informational ones, where the server sends 200 by itself.
+func (w *writer) final() int {
+	if status := w.Status(); status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+		return status
+	}
+	return http.StatusOK
 }
 
 // WriteHeaderNow implements gin.ResponseWriter.
@@ -142,7 +150,7 @@ func (w *writer) WriteHeaderNow() {
 
 // Write implements http.ResponseWriter.
 func (w *writer) Write(p []byte) (int, error) {
-	w.begin()
+	w.WriteHeaderNow()
 	n, err := w.ResponseWriter.Write(p)
 	w.x.Wrote(int64(n))
 	if w.x.Record(p, err) {
@@ -153,7 +161,7 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // WriteString implements io.StringWriter.
 func (w *writer) WriteString(s string) (int, error) {
-	w.begin()
+	w.WriteHeaderNow()
 	n, err := w.ResponseWriter.WriteString(s)
 	w.x.Wrote(int64(n))
 	if w.x.Watches() && w.x.Record([]byte(s), err) {
