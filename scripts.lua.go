@@ -35,8 +35,8 @@ func scripts() map[string][]string {
 		"decide":         slices.Concat(clock, []string{"local take"}, decision),
 		"window":         slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for window"}),
 		"sliding_window": slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for sliding_window"}),
-		"token_bucket": slices.Concat(clock,
-			[]string{"decide/values.lua", "decide/single.lua", "decide/buckets.lua for token_bucket"}),
+		"token_bucket": slices.Concat(clock, []string{"decide/values.lua", "decide/buckets.lua for token_bucket"},
+			function("decide(KEYS, ARGV, now, margin, take)", decision), []string{"return decide(names, words, now, margin)"}),
 		"sliding_log": slices.Concat(clock, []string{"local values", "decide/straight.lua for sliding_log"}),
 		"admit": slices.Concat(clock,
 			function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
@@ -113,14 +113,24 @@ func Script(name string) string {
 			b.WriteString(part + "\n")
 			continue
 		}
-		for line := range strings.Lines(read(name)) {
-			if at, ok := strings.CutPrefix(strings.TrimSpace(line), mark); ok && alone {
-				line = algorithmPart(algorithm, at)
-			} else if ok {
-				line = insert(inserts(name), at)
-			}
-			b.WriteString(line)
+		part := func(at string) string { return insert(inserts(name), at) }
+		if alone {
+			own := func(at string) string { return algorithmPart(algorithm, at) }
+			part = func(at string) string { return expand(own(at), own) }
 		}
+		b.WriteString(expand(read(name), part))
+	}
+	return b.String()
+}
+
+// expand replaces each mark in a text by the part of that name.
+func expand(text string, part func(at string) string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if at, ok := strings.CutPrefix(strings.TrimSpace(line), mark); ok {
+			line = part(at)
+		}
+		b.WriteString(line)
 	}
 	return b.String()
 }

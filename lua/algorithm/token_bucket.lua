@@ -34,33 +34,28 @@ refill, most, spare, queue, reach, label = ARGV[p - 1], ARGV[p] + 0, ARGV[p + 1]
 
 --: read
 bundle, arrival, fraction, per, since, raised = value or '', 0, 0, 1, false, 10
-local spot, length = value and find(value, label), nil
+local spot = value and find(value, label)
 if spot then
   local mark, a, b, c, d, e, f, g = string.byte(bundle, spot + 6, spot + 13)
-  --= entry
+  -- The entry of the bucket begins at spot. Its head is mark, and its time has these bytes.
+  if g > 31 then error('no bundle of token buckets') end -- it is 2^53 or more
+  --= time
+  raised = mark % 64 + 10
+  if mark > 127 then
+    local function integer(at)
+      local a, b, c, d, e, f, g = string.byte(bundle, at, at + 6)
+      if g > 31 then error('no bundle of token buckets') end
+      return a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656
+    end
+    fraction, per, since = integer(spot + 14), integer(spot + 21), integer(spot + 28)
+    since = since > 0 and since - 1
+  end
 end
 
---: entry
--- The entry of the bucket begins at spot. Its head is mark, and its time has these bytes.
-if g > 31 then error('no bundle of token buckets') end -- it is 2^53 or more
+--: time
 arrival = a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656
-raised = mark % 64 + 10
-length = 14
-if mark > 127 then
-  local function integer(at)
-    local a, b, c, d, e, f, g = string.byte(bundle, at, at + 6)
-    if g > 31 then error('no bundle of token buckets') end
-    return a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656
-  end
-  fraction, per, since, length = integer(spot + 14), integer(spot + 21), integer(spot + 28), 35
-  since = since > 0 and since - 1
-end
 
 --: look
---= level
---= answer
-
---: level
 level = arrival - now
 rest = fraction
 if refill == 0 then -- the clock stands still
@@ -90,7 +85,6 @@ if refill > 0 and (level > most or raised < reach) and level > 2 ^ (raised - 10)
   end
 end
 
---: answer
 reply[n + 1], reply[n + 2], reply[n + 3] = level, rest, 0
 n = n + 3
 
@@ -104,16 +98,12 @@ if operation == 'reserve' then
     most = most + bound
   end
 end
---= room
-fits = fits and ready
-
---: room
 local sum, over = level + whole, rest + part
 if over > 0 and over >= refill then
   sum = sum + 1
   over = over - refill
 end
-fits = sum < most or sum == most and over <= spare
+fits = ready and (sum < most or sum == most and over <= spare)
 
 --: force
 -- A debt is at most 10 years if the bucket refills.
@@ -168,28 +158,30 @@ if given then
   end
 end
 
---: write
--- The bytes of the entry: mark, the head; a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256,
--- (e - d) / 65536 and (high - e) / 16777216, the time; tail, the three numbers or nothing.
-local tail = ''
-local mark, kept, low = raised - 10, (fraction > 0 or refill == 0) and per or 1, arrival % 16777216
-local high, long = (arrival - low) / 16777216, fraction > 0 or since or kept > 1
+--: bytes
+-- The bytes of the time are a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256, (e - d) / 65536 and
+-- (high - e) / 16777216.
+local low = arrival % 16777216
+local high = (arrival - low) / 16777216
 local a, b, c, d, e = low % 256, low % 65536, high % 256, high % 65536, high % 16777216
-if refill == 0 then mark = mark + 64 end
-if long then mark = mark + 128 end
-for i = 1, long and 3 or 0 do
-  local number = i == 1 and fraction or i == 2 and kept or since and since + 1 or 0
-  local low = number % 16777216
-  local high = (number - low) / 16777216
-  local a, b, c, d, e = low % 256, low % 65536, high % 256, high % 65536, high % 16777216
-  tail = tail .. string.char(a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216)
-end
 
 --: store
 local name, entry, spot, length = KEYS[key], '', nil, nil
 local text = bundles[name] or bundle
 if fraction > 0 or arrival ~= (refill > 0 and now or 0) then
-  --= write
+  -- The head, the time in bytes, and the three numbers or nothing.
+  local tail, mark, kept = '', raised - 10, (fraction > 0 or refill == 0) and per or 1
+  local long = fraction > 0 or since or kept > 1
+  if refill == 0 then mark = mark + 64 end
+  if long then mark = mark + 128 end
+  for i = 1, long and 3 or 0 do
+    local number = i == 1 and fraction or i == 2 and kept or since and since + 1 or 0
+    local low = number % 16777216
+    local high = (number - low) / 16777216
+    local a, b, c, d, e = low % 256, low % 65536, high % 256, high % 65536, high % 16777216
+    tail = tail .. string.char(a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216)
+  end
+  --= bytes
   entry = label .. string.char(mark, a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216) .. tail
 end
 if text ~= '' then
@@ -199,3 +191,67 @@ if not spot then
   spot, length = #text + 1, 0
 end
 bundles[name] = table.concat({string.sub(text, 1, spot - 1), entry, string.sub(text, spot + length)})
+
+--: charge
+-- The parts from here on are those of lua/decide/buckets.lua. This one reads a charge.
+l1, l2, l3, l4, l5, l6, head, m1, m2, m3, m4, m5, m6, m7, c1, c2, c3, c4, c5, c6, c7 = byte(run, charge, charge + 20)
+capacity = m1 + m2 * 256 + m3 * 65536 + m4 * 16777216 + m5 * 4294967296 + m6 * 1099511627776 + m7 * 281474976710656
+cost = c1 + c2 * 256 + c3 * 65536 + c4 * 16777216 + c5 * 4294967296 + c6 * 1099511627776 + c7 * 281474976710656
+reach = head % 64
+
+--: open
+at = known and known[KEYS[key]] or key
+bundle = values[at] or redis.call('GET', KEYS[key])
+if bundle == '' then error('no bundle of token buckets') end
+
+--: find
+-- The entry is expected at spot. Without one, its place is behind all others. text and bundle from from on
+-- are the bundle as the charges before have left it.
+local k1, k2, k3, k4, k5, k6, old, a, b, c, d, e, f, g = byte(bundle, spot, spot + 13)
+if k1 ~= l1 or k2 ~= l2 or k3 ~= l3 or k4 ~= l4 or k5 ~= l5 or k6 ~= l6 then
+  bundle = text .. sub(bundle, from)
+  spot, text, from = nil, '', 1
+  if bundle ~= '' then
+    --: bundle
+    spot = find(bundle, sub(run, charge, charge + 5))
+  end
+  old, a, b, c, d, e, f, g = byte(bundle, spot and spot + 6 or 1, spot and spot + 13 or 0)
+end
+local arrival, level, mark, length, tail = 0, 0, reach, 14, nil
+if old then
+  if old > 63 or g > 31 then
+    old, length, tail = old - 128, 35, sub(bundle, spot + 14, spot + 34)
+    -- It has receipts and no fraction.
+    plain = old >= 0 and old < 64 and g < 32 and sub(tail, 1, 14) == '\0\0\0\0\0\0\0\1\0\0\0\0\0\0'
+  end
+  --= time
+  if arrival > now then
+    level, mark = arrival - now, old > reach and old or reach
+    if (level > capacity or old < reach) and level > 2 ^ old then
+      plain = false -- quicker limits charged the bucket, and the clock went back
+    end
+  elseif tail then
+    tail, change = nil, 2
+  end
+else
+  spot, length, change = #bundle + 1, 0, 2
+end
+if not plain then
+  break
+end
+
+--: most
+local most = room > 0 and math.floor(room / cost) or 0
+if most > 0 and most * cost > room then -- the quotient was rounded up
+  most = most - 1
+end
+
+--: charged
+local before = arrival
+arrival = now + level + whole
+--= bytes
+local entry = char(l1, l2, l3, l4, l5, l6, tail and mark + 128 or mark, a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216)
+if tail then
+  entry = entry .. tail
+end
+if arrival % grace < arrival - before then change = 2 end -- the TTL may end before

@@ -9,189 +9,200 @@
 -- Reply  for each request that is charged once, for each charge: -2 - 2 * its level if it fits,
 --        otherwise -3 - 2 * its level; one such number alone is no list, because a list costs as much as
 --        a command. For each other request: how often it fits, and for each charge its algorithm's
---        reply with any number for the receipt.
+--        reply with any number for the receipt. Or what lua/decide/decide.lua replies.
+--
+-- If a bucket has a fraction, or its level says that the clock went back, it sets names and words to KEYS
+-- and ARGV of lua/decide/decide.lua, which decides all. Nothing is written before everything has been
+-- decided.
 --
 -- A line of two dashes, a colon and a word stands for the part of that name of
--- lua/algorithm/token_bucket.lua, or for lua/bundle/bundle.lua. The charges of a request are decided one
--- after the other on the bundle that the one before has made. If one of them fits less often, all are
--- decided once more, as often as that. Nothing is written before everything has been decided.
-local reply, n, key, at, known, staying = {0, 0, 0, 0}, 0, 0, 1, nil, nil
-local grace, receipts, part, length, receipt = 4194304, false, 0, 0, 0
-local sub, byte, char = string.sub, string.byte, string.char
-local text, stays -- of the one key, if there are no more: its new text, whether its TTL stays
-if #KEYS > 1 then
-  values, staying = values or {}, {}
-end
-local p = 1
-if ARGV[1] == '0' then
-  p, known = 2, {}
-  for k = 1, #KEYS do
-    known[KEYS[k]] = known[KEYS[k]] or k
+-- lua/algorithm/token_bucket.lua, or for lua/bundle/bundle.lua. Requests that charge one bucket each have
+-- a loop of their own, because they are the most and that saves an eighth of them.
+local KEYS, ARGV = KEYS, ARGV
+do
+  local byte, char, sub, grace = string.byte, string.char, string.sub, 4194304
+  local reply, n, key, p, plain, known = {0, 0, 0, 0}, 0, 0, 1, true, nil
+  local changes = {false} -- of each key: 1 if its text in values is new, 2 if that needs a TTL
+  values = values or {false}
+  if ARGV[1] == '0' then
+    p, known = 2, {}
+    for k = 1, #KEYS do
+      known[KEYS[k]] = known[KEYS[k]] or k
+    end
   end
-end
---: names
-refill, spare = 1, 0
-while key < #KEYS do
-  local run = ARGV[p]
-  local r, s, t, u = byte(run, 1, 4)
-  local requests, bound, last = r + s * 256, t + u * 256, #run + 1
-  p = p + 1
-  local start = 1 -- where the entry of the first charge is expected
-  local costs, capacities = requests > 1 and {}, requests > 1 and {} -- of each charge, once they are read
-  for _ = 1, requests do
-    local base, verdict, times, fit, clamped, done = key, n, bound, bound, false, nil
-    repeat
-      local place, edited, from, before -- of the bundle at hand
-      key, n, times, clamped, done = base, verdict, fit, false, nil
-      if bound > 1 then
-        n = n + 1
+  while plain and key < #KEYS do
+    local run, charge, start = ARGV[p], 5, 1 -- start is where the entry of the first charge is expected
+    local l1, l2, l3, l4, l5, l6, head, m1, m2, m3, m4, m5, m6, m7, c1, c2, c3, c4, c5, c6, c7
+    local r, s, t, u = byte(run, 1, 4)
+    local often, capacity, cost, reach = t + u * 256, 0, 0, 0
+    p = p + 1
+    local requests, at, bundle, text, change = r + s * 256, 0, '', '', 1
+    local spot, from = 1, 1
+    if #run == 25 then -- each charges one bucket
+      --: charge
+    end
+    for _ = 1, #run == 25 and requests or 0 do
+      key = key + 1
+      --: open
+      bundle, change = bundle or '', 1
+      --: find
+      local room, fit, whole = capacity - level, often, often * cost
+      if whole > room then
+        --: most
+        fit = most
+        whole = fit * cost
       end
-      for charge = 5, last, 21 do
-        local l1, l2, l3, l4, l5, l6, head = byte(run, charge, charge + 6)
-        if charge == 5 or charge == last or head > 63 then
-          if charge > 5 and edited then
-            if from <= #bundle then
-              text = text .. sub(bundle, from)
-            end
-            stays = stays and #text >= before
-          end
-          if charge == last then
-            break
-          elseif done then
-            local i = #done
-            done[i + 1], done[i + 2], done[i + 3] = at, text, stays
-          elseif charge > 5 then
-            done = {at, text, stays}
-          end
-          key = key + 1
-          at = known and known[KEYS[key]] or key
-          bundle = values and values[at] or redis.call('GET', KEYS[key])
-          if bundle == '' then error('no bundle of token buckets') end
-          bundle = bundle or ''
-          edited, stays = false, true
-          text, from = '', 1
-          before = #bundle
-          place = charge == 5 and start or 1
+      if often == 1 then
+        n = n + 1
+        reply[n] = fit - 3 - 2 * level
+      else
+        reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = fit, level, 0, 0
+        n = n + 4
+      end
+      if fit > 0 then
+        --: charged
+        if spot > 1 or #bundle > 14 then
+          entry = sub(bundle, 1, spot - 1) .. entry .. sub(bundle, spot + length)
         end
-        local fits, changed, spot = true, false, place
-        local cost = costs and costs[charge]
-        reach = head % 64 + 10
-        if cost then
-          most = capacities[charge]
-        else
-          local m1, m2, m3, m4, m5, m6, m7, c1, c2, c3, c4, c5, c6, c7 = byte(run, charge + 7, charge + 20)
-          most = m1 + m2 * 256 + m3 * 65536 + m4 * 16777216 + m5 * 4294967296 + m6 * 1099511627776 + m7 * 281474976710656
-          cost = c1 + c2 * 256 + c3 * 65536 + c4 * 16777216 + c5 * 4294967296 + c6 * 1099511627776 + c7 * 281474976710656
-          if costs then
-            costs[charge], capacities[charge] = cost, most
-          end
+        values[at] = entry
+        if changes[at] ~= 2 then
+          changes[at] = change
         end
-        local k1, k2, k3, k4, k5, k6, mark, a, b, c, d, e, f, g = byte(bundle, spot, spot + 13)
-        if k1 ~= l1 or k2 ~= l2 or k3 ~= l3 or k4 ~= l4 or k5 ~= l5 or k6 ~= l6 then
-          spot = nil
-          if bundle ~= '' then
-            --: bundle
-            label = sub(run, charge, charge + 5)
-            spot = find(bundle, label)
-            if spot and spot < from then
-              bundle, text, from = text .. sub(bundle, from), '', 1
-              spot = find(bundle, label)
-            end
-          end
-          mark, a, b, c, d, e, f, g = byte(bundle, spot and spot + 6 or 1, spot and spot + 13 or 0)
-        end
-        fraction = 0
-        per = 1
-        since = false
-        if spot then
-          --: entry
-        else
-          spot, length = #bundle + 1, 0
-          arrival = 0
-          raised = 10
-        end
-        if charge == 5 then
-          start = spot
-        end
-        local old, whole = arrival, cost
-        if times > 1 then
-          whole = cost * times
-        end
-        --: level
-        --: room
-        if bound == 1 then
+      end
+    end
+    for _ = 1, #run > 25 and requests or 0 do
+      local base, first, fit, times, done = key, n, often, often, nil
+      repeat -- A pass takes it that all charges fit. If they do not, the next one charges less often.
+        key, n, times, done = base, first, fit, nil
+        if often > 1 then
           n = n + 1
-          reply[n] = (fits and -2 or -3) - 2 * level
-        else
-          --: answer
         end
-        if changed then
-          clamped = true
-        end
-        if fits and times > 0 then
-          --: commit
-          changed = true
-        elseif times > 0 then
-          local low, high = 0, times
-          while high - low > 1 do
-            local middle = math.floor((low + high) / 2)
-            whole = cost * middle
-            --: room
-            if fits then low = middle else high = middle end
+        for charge = 5, #run, 21 do
+          --: charge
+          if charge == 5 or head > 63 then
+            if charge > 5 then
+              done = done or {}
+              done[#done + 1] = {at, text .. sub(bundle, from), change}
+            end
+            key = key + 1
+            --: open
+            bundle, text, from, change = bundle or '', '', 1, 1
+            spot = charge == 5 and start or 1
           end
-          if low < fit then
-            fit = low
+          --: find
+          if charge == 5 then
+            start = spot
           end
-        end
-        if changed then
-          --: write
-          local entry = char(l1, l2, l3, l4, l5, l6, mark, a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216)
-          if tail ~= '' then
-            entry = entry .. tail
+          local room, whole = capacity - level, times * cost
+          if often == 1 then
+            n = n + 1
+            reply[n] = (whole > room and -3 or -2) - 2 * level
+          else
+            reply[n + 1], reply[n + 2], reply[n + 3] = level, 0, 0
+            n = n + 3
           end
+          if whole > room then
+            --: most
+            if most < fit then
+              fit = most
+            end
+          end
+          --: charged
           if from < spot then
             text = text .. sub(bundle, from, spot - 1)
           end
           text = text .. entry
-          edited = true
           from = spot + length
-          if arrival % grace < arrival - old then -- the TTL may end before
-            stays = false
+          spot = from
+        end
+      until not plain or fit == times or fit == 0
+      if not plain then
+        break
+      end
+      if often > 1 then
+        reply[first + 1] = fit
+      end
+      if fit > 0 then
+        text = text .. sub(bundle, from)
+        for i = 0, done and #done or 0 do
+          if i > 0 then
+            at, text, change = unpack(done[i])
+          end
+          values[at] = text
+          if changes[at] ~= 2 then
+            changes[at] = change
           end
         end
-        place = spot + length
-      end
-    until fit == times or fit == 0 and not clamped
-    if bound > 1 then
-      reply[verdict + 1] = fit
-    end
-    if fit < times then
-      text, done = '', nil
-    end
-    for i = done and #done or 0, staying and 0 or 1, -3 do
-      if text ~= '' then
-        values[at], staying[at] = text, stays and staying[at] ~= false
-      end
-      if i > 0 then
-        at, text, stays = done[i - 2], done[i - 1], done[i]
       end
     end
   end
-end
-for key = 1, #KEYS do
-  if staying then
-    text, stays = staying[key] ~= nil and values[key] or '', staying[key]
+  local left = false
+  for key = 1, plain and #KEYS or 0 do
+    local change, text = changes[key], values[key]
+    if change == 1 and redis.pcall('SETRANGE', KEYS[key], '0', text) ~= #text then
+      changes[key], change = 2, 2 -- the user may not use SETRANGE
+    end
+    if change == 2 then
+      left = true
+    end
   end
-  -- The user may not use SETRANGE.
-  if text ~= '' and not (stays and type(redis.pcall('SETRANGE', KEYS[key], '0', text)) == 'number') then
+  if left then
     --: bundle
-    save(KEYS, key, text, now, margin)
+    for key = 1, #KEYS do
+      if changes[key] == 2 then
+        save(KEYS, key, values[key], now, margin)
+      end
+    end
+  end
+  if plain and n == 1 then
+    return reply[1]
+  elseif plain then
+    for i = n + 1, 4 do
+      reply[i] = nil
+    end
+    return reply
   end
 end
-if n == 1 then
-  return reply[1]
+
+-- places has the index in names of each bucket, by bundle and label.
+local names, words, asks, places, p, key = {}, {0, '0', '0', '0'}, {}, {}, ARGV[1] == '0' and 2 or 1, 0
+while key < #KEYS do
+  local run, limits = ARGV[p], #words
+  local r, s, t, u = string.byte(run, 1, 4)
+  local often, costs, count = t + u * 256, {}, (#run - 4) / 21
+  p = p + 1
+  for charge = 5, #run, 21 do
+    local head, m1, m2, m3, m4, m5, m6, m7, c1, c2, c3, c4, c5, c6, c7 = string.byte(run, charge + 6, charge + 20)
+    local most = m1 + m2 * 256 + m3 * 65536 + m4 * 16777216 + m5 * 4294967296 + m6 * 1099511627776 + m7 * 281474976710656
+    costs[#costs + 1] = c1 + c2 * 256 + c3 * 65536 + c4 * 16777216 + c5 * 4294967296 + c6 * 1099511627776 + c7 * 281474976710656
+    for _, word in ipairs({'token_bucket', '0', 1, most, 0, '0', head % 64 + 10, string.sub(run, charge, charge + 5)}) do
+      words[#words + 1] = word
+    end
+  end
+  for _ = 1, r + s * 256 do
+    for _, word in ipairs({often > 1 and 'atmost' or 'decide', 1, count, '0'}) do
+      asks[#asks + 1] = word
+    end
+    if often > 1 then
+      asks[#asks + 1] = often
+    end
+    for i, cost in ipairs(costs) do
+      local label, head = words[limits + 8 * i], string.byte(run, 21 * i - 10)
+      if i == 1 or head > 63 then
+        key = key + 1
+      end
+      local state = KEYS[key] .. label
+      if not places[state] then
+        names[#names + 1] = KEYS[key]
+        places[state] = #names
+      end
+      for _, word in ipairs({places[state], limits + 8 * i - 7, cost, 0}) do
+        asks[#asks + 1] = word
+      end
+    end
+  end
 end
-for i = n + 1, 4 do
-  reply[i] = nil
+words[1] = #words + 1
+for _, word in ipairs(asks) do
+  words[#words + 1] = word
 end
-return reply

@@ -18,6 +18,6 @@ elseif ttl and ttl ~= 'keep' then
   else
     redis.call('PEXPIRE', KEYS[key], expiry)
   end
-elseif value and (ttl or type(redis.pcall('SETRANGE', KEYS[key], '0', value)) ~= 'number') then
+elseif value and (ttl or redis.pcall('SETRANGE', KEYS[key], '0', value) ~= #value) then
   redis.call('SET', KEYS[key], value, 'KEEPTTL') -- or the user may not use SETRANGE
 end
