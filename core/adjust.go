@@ -175,14 +175,8 @@ func (g *Gate) RaiseUsed(
 func (g *Gate) adjust(
 	ctx context.Context, op algorithm.Operation, asked Charge, at time.Time, k algorithm.Adjustment,
 ) (verdict int64, err error) {
-	if g.isClosed() {
-		return 0, ErrClosed
-	}
-	if err := check([]Charge{asked}); err != nil {
-		return 0, err
-	}
 	p := asked.Policy
-	from, err := p.limitOf(asked.Limit)
+	from, err := g.limitOf(asked)
 	if err != nil {
 		return 0, err
 	}
@@ -207,6 +201,17 @@ func (g *Gate) adjust(
 		err = outside(op, at)
 	}
 	return requests[0].Verdict, err
+}
+
+// limitOf returns the limit of a charge that is changed by hand.
+func (g *Gate) limitOf(asked Charge) (*limit, error) {
+	if g.isClosed() {
+		return nil, ErrClosed
+	}
+	if err := check([]Charge{asked}); err != nil {
+		return nil, err
+	}
+	return asked.Policy.limitOf(asked.Limit)
 }
 
 // forPeriod bounds an adjustment to the period at a time, if that is not zero, and returns the
@@ -248,13 +253,7 @@ func (g *Gate) giveUnits(ctx context.Context, asked Charge, units int64) (given 
 }
 
 func (g *Gate) giveTo(ctx context.Context, asked Charge, units int64) (given int64, err error) {
-	if g.isClosed() {
-		return 0, ErrClosed
-	}
-	if err := check([]Charge{asked}); err != nil {
-		return 0, err
-	}
-	from, err := asked.Policy.limitOf(asked.Limit)
+	from, err := g.limitOf(asked)
 	if err != nil {
 		return 0, err
 	}

@@ -95,11 +95,15 @@ func newInquiry(op algorithm.Operation, bound int64, began moment) *inquiry {
 	p := inquiries.Get().(*inquiry)
 	r := &p.whole[0]
 	*r = request.Request{Op: op, Bound: bound, Charges: r.Charges[:0], Buffer: r.Buffer, Work: r.Work}
-	*p = inquiry{op: op, began: began, place: p.place[:0], wire: p.wire[:0], whole: p.whole}
+	*p = inquiry{
+		op: op, began: began, admitted: true,
+		place: p.place[:0], wire: p.wire[:0], whole: p.whole,
+	}
 	return p
 }
 
-// release lets the inquiry be used again with the memory that it has. Keys may be long, so it keeps none.
+// release lets the inquiry be used again with the memory that it has. Keys may be long, so it keeps
+// none.
 func (p *inquiry) release() {
 	clear(p.wire)
 	inquiries.Put(p)
@@ -192,7 +196,6 @@ func (p *inquiry) lay(asked []Charge) error {
 	if err := check(asked); err != nil {
 		return err
 	}
-	p.admitted = true
 	p.wire = slices.Grow(p.wire, len(asked)) // whole.Charges points into it
 	for i := range asked {
 		if err := p.add(&asked[i]); err != nil {

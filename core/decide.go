@@ -66,7 +66,18 @@ func (g *Gate) decide(
 
 // run decides and observes. What the store made of each charge stays in the inquiry.
 func (g *Gate) run(ctx context.Context, p *inquiry, d *Decision, charges []Charge) error {
-	start := g.start()
+	if g.observe == nil {
+		return g.outcome(ctx, p, d, charges)
+	}
+	start := time.Now()
+	err := g.outcome(ctx, p, d, charges)
+	g.watch(p, d, charges, start)
+	g.tellDecision(ctx, p.op, d, charges[:len(p.place)], err, start)
+	return err
+}
+
+// outcome decides, fills in the results, and remembers a denial.
+func (g *Gate) outcome(ctx context.Context, p *inquiry, d *Decision, charges []Charge) error {
 	err := g.resolve(ctx, p, d, charges)
 	if err == nil || errors.Is(err, ErrMisconfigured) {
 		p.results(d, charges, g.source)
@@ -74,10 +85,6 @@ func (g *Gate) run(ctx context.Context, p *inquiry, d *Decision, charges []Charg
 			g.cache.keep(p, d, charges)
 			g.heedCooldowns(d, charges)
 		}
-	}
-	if g.observe != nil {
-		g.watch(p, d, charges, start)
-		g.tellDecision(ctx, p.op, d, charges[:len(p.place)], err, start)
 	}
 	return err
 }
@@ -104,11 +111,10 @@ func (g *Gate) resolve(ctx context.Context, p *inquiry, d *Decision, charges []C
 	if p.beside || p.op == algorithm.AtMost {
 		g.prepare(ctx, p)
 	}
-	err := g.ask(ctx, p, d)
-	if slot := p.whole[0].Slot; slot != nil && err == nil {
-		return g.heedSlot(ctx, p, d, slot)
+	if p.whole[0].Slot != nil {
+		return g.askWithSlot(ctx, p, d)
 	}
-	return err
+	return g.ask(ctx, p, d)
 }
 
 // prepare completes a request on states with holds or adjustments, and one of SpendUpTo.
@@ -129,9 +135,15 @@ func (g *Gate) prepare(ctx context.Context, p *inquiry) {
 	}
 }
 
-// heedSlot denies a request without a slot. If its caller is to wait for one, nothing was spent, and
-// the charges are before the wait.
-func (g *Gate) heedSlot(ctx context.Context, p *inquiry, d *Decision, slot *request.Slot) error {
+// askWithSlot asks for a slot with the charges, and denies a request without one. If its caller is
+// to wait for one, nothing was spent, and the charges are before the wait.
+func (g *Gate) askWithSlot(ctx context.Context, p *inquiry, d *Decision) error {
+	slot := p.whole[0].Slot
+	slot.Sent = p.admitted
+	err := g.ask(ctx, p, d)
+	if err != nil || p.whole[0].Slot == nil { // the store was not asked for it
+		return err
+	}
 	if slot.Queues() {
 		p.whole[0].Slot = nil
 		return g.ask(ctx, p, d)
@@ -163,9 +175,6 @@ func (g *Gate) askOne(ctx, caller context.Context, p *inquiry, one []request.Req
 	if !p.admitted {
 		r.Op = algorithm.Peek
 		r.Slot = nil
-	}
-	if r.Slot != nil {
-		r.Slot.Sent = true
 	}
 	err := g.send(ctx, one)
 	if err != nil || r.Unseeded {
@@ -239,12 +248,4 @@ func (g *Gate) sendLifting(ctx context.Context, requests []request.Request) erro
 	}
 	defer g.cache.lifting(keys...)()
 	return g.store.Decide(ctx, requests)
-}
-
-// start returns the time if somebody observes.
-func (g *Gate) start() (t time.Time) {
-	if g.observe != nil {
-		t = time.Now()
-	}
-	return t
 }

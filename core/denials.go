@@ -193,7 +193,10 @@ func (g *Gate) answer(
 	if !asks || g.closed.Load() || ctx.Err() != nil {
 		return false
 	}
-	start := g.start()
+	var start time.Time
+	if g.observe != nil {
+		start = time.Now()
+	}
 	denied := op == algorithm.Decide && g.cache.answer(charges, d, now)
 	if !denied && !g.cache.blocks(charges, d, now) {
 		return false

@@ -55,11 +55,12 @@ func tryPing(ctx context.Context, store *redisstore.Store) error {
 	if err != nil {
 		return err
 	}
-	var p inquiry
+	p := newInquiry(algorithm.Decide, 0, moment{})
+	defer p.release()
 	if err := p.lay(charges); err != nil {
 		return err
 	}
-	return store.Insist(ctx, []request.Request{{Op: algorithm.Decide, Charges: p.whole[0].Charges}})
+	return store.Insist(ctx, p.whole[:])
 }
 
 // Ping checks that the Gate can decide: that Redis answers, is new enough, permits the commands

@@ -55,21 +55,12 @@ func (g *Gate) reserve(
 	if maxWait < 0 {
 		return nil, d, fmt.Errorf("%w: Reserve for %v", ErrCharge, maxWait)
 	}
-	began, known := g.known(ctx, algorithm.Reserve, charges, &d)
-	if known {
-		return nil, d, nil
+	bound := min(maxWait, maxReserve).Microseconds()
+	r, err = g.spend(ctx, &d, algorithm.Reserve, bound, holds, charges)
+	if r != nil {
+		r.acts = time.Now().Add(d.delay())
 	}
-	p := newInquiry(algorithm.Reserve, min(maxWait, maxReserve).Microseconds(), began)
-	defer p.release()
-	p.whole[0].Receipts = true
-	p.holds = holds
-	err = g.run(ctx, p, &d, charges)
-	if err != nil || !d.Allowed {
-		return nil, d, err
-	}
-	r = g.reservation(p)
-	r.acts = time.Now().Add(d.delay())
-	return r, d, nil
+	return r, d, err
 }
 
 // Charge is Decide with a Reservation to settle or cancel. It has no delay: a [LeakyBucket] is a
@@ -80,19 +71,26 @@ func (g *Gate) reserve(
 func (g *Gate) Charge(
 	ctx context.Context, charges ...Charge,
 ) (r *Reservation, d Decision, err error) {
-	began, known := g.known(ctx, algorithm.Decide, charges, &d)
+	r, err = g.spend(ctx, &d, algorithm.Decide, 0, true, charges)
+	return r, d, err
+}
+
+// spend is decide with a reservation of what is spent, which holds charges only if asked.
+func (g *Gate) spend(
+	ctx context.Context, d *Decision, op algorithm.Operation, bound int64, holds bool, charges []Charge,
+) (*Reservation, error) {
+	began, known := g.known(ctx, op, charges, d)
 	if known {
-		return nil, d, nil
+		return nil, nil
 	}
-	p := newInquiry(algorithm.Decide, 0, began)
+	p := newInquiry(op, bound, began)
 	defer p.release()
 	p.whole[0].Receipts = true
-	p.holds = true
-	err = g.run(ctx, p, &d, charges)
-	if err != nil || !d.Allowed {
-		return nil, d, err
+	p.holds = holds
+	if err := g.run(ctx, p, d, charges); err != nil || !d.Allowed {
+		return nil, err
 	}
-	return g.reservation(p), d, nil
+	return g.reservation(p), nil
 }
 
 // reservation returns what an admitted inquiry has spent.

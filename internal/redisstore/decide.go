@@ -78,11 +78,11 @@ type Decision struct {
 func (s *schema) NewDecision(requests []request.Request) *Decision {
 	d := s.decisions.Get().(*Decision)
 	first := &requests[0]
-	d.schema = s
-	d.requests = requests
+	*d = Decision{
+		Call: d.Call, schema: s, requests: requests,
+		alone: first.Alone(), merges: len(requests) == 1 && first.Merges(),
+	}
 	d.Outermost = first.Charges[0].Outermost()
-	d.alone = first.Alone()
-	d.merges = len(requests) == 1 && first.Merges()
 	if d.form = s.formOf(d); d.form.buckets {
 		d.brief = len(first.Charges)
 	}
@@ -111,9 +111,9 @@ func (d *Decision) weighAlone(slot *request.Slot) {
 
 // release lets the decision be used again.
 func (d *Decision) release() {
-	if pool := &d.schema.decisions; d.Reset() {
-		*d = Decision{Call: d.Call}
-		pool.Put(d)
+	if d.Reset() {
+		d.requests = nil
+		d.schema.decisions.Put(d)
 	}
 }
 
