@@ -191,10 +191,8 @@ func TestPausedWritesAreAnOutage(t *testing.T) {
 	noError(t, admin.Do(t.Context(), "CLIENT", "PAUSE", 600_000, "WRITE").Err())
 	waited := 0
 	for range 2000 {
-		d, err := g.Decide(t.Context(), c)
-		if err != nil || d.Source != core.SourceOpen {
-			t.Fatal(d.Source, err)
-		}
+		d := gatetest.Must(g.Decide(t.Context(), c))(t)
+		gatetest.Need(t, d.Source, core.SourceOpen, "got")
 		if !errors.Is(d.Cause, core.ErrCircuitOpen) {
 			waited++
 		}

@@ -525,25 +525,6 @@ func TestDecisionEndsOnSilentCluster(t *testing.T) {
 	}
 }
 
-// Hooks of the user's client, such as tracing, see the decisions.
-func TestHooksAreCalled(t *testing.T) {
-	t.Parallel()
-	for _, inline := range []bool{false, true} {
-		s := redistest.Start(t)
-		client := s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = inline })
-		var seen atomic.Int64
-		client.AddHook(onScripts(func(_ context.Context, _ []redis.Cmder, send func() error) error {
-			seen.Add(1)
-			return send()
-		}))
-		g := redisGate(t, client, core.Config{})
-		decide(t, g, core.Charge{Policy: limited(t, "p", frozen(100)), Key: newKey(t, "k"), Cost: 1})
-		if n := seen.Load(); n == 0 {
-			t.Errorf("inline %v: the hook was not called", inline)
-		}
-	}
-}
-
 // 256 callers have mixed keys, costs and deadlines, and some give up, while scripts are flushed and
 // connections die. No limit is exceeded, and every caller gets an answer.
 func TestSharedRoundTripsUnderFaults(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -256,10 +257,8 @@ func FuzzQuery(f *testing.F) {
 			}
 			return
 		}
-		values, err := url.ParseQuery(raw)
-		if err != nil || len(values["k"]) != 1 {
-			t.Fatalf("%q has a key %q", raw, got)
-		}
+		values := gatetest.Must(url.ParseQuery(raw))(t)
+		gatetest.Need(t, len(values["k"]), 1, "%q has a key %q", raw, got)
 	})
 }
 
@@ -313,17 +312,13 @@ func TestHeader(t *testing.T) {
 	if other, _ := key(with("Secret")); other == secret {
 		t.Error("another value has the same key")
 	}
-	if long, err := key(with(strings.Repeat("x", 1<<20))); err != nil || len(long) != 22 {
-		t.Errorf("1 MiB: %d bytes, %v", len(long), err)
-	}
+	gatetest.Equal(t, len(gatetest.Must(key(with(strings.Repeat("x", 1<<20))))(t)), 22, "1 MiB")
 }
 
 func TestHeaderReadsHostFromRequest(t *testing.T) {
 	host := keyfunc.Must(keyfunc.Header("host"))
-	got, err := host(request(func(r *http.Request) { r.Host = "example.com" }))
-	if err != nil || len(got) != 22 {
-		t.Errorf("got %q, %v; want a hash", got, err)
-	}
+	got := gatetest.Must(host(request(func(r *http.Request) { r.Host = "example.com" })))(t)
+	gatetest.Equal(t, len(got), 22, "got")
 	expect(t, host, request(func(r *http.Request) { r.Host = "" }), noKey)
 }
 

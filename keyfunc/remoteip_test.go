@@ -130,27 +130,6 @@ func TestIPv6Bits(t *testing.T) {
 	}
 }
 
-// A Client reads lists as TrustedProxies and Forwarded do, and any other header as TrustedHeader.
-func TestClientReadsEachHeaderByItsRules(t *testing.T) {
-	const proxies = "192.0.2.0/24"
-	r := request(func(r *http.Request) {
-		r.Header.Set("X-Forwarded-For", "198.51.100.1, 192.0.2.9")
-		r.Header.Set("Forwarded", "for=198.51.100.2, for=192.0.2.9")
-		r.Header["X-Real-Ip"] = []string{"198.51.100.4", "198.51.100.3"}
-	})
-	for _, c := range []struct{ header, want string }{
-		{"", "198.51.100.1"},
-		{"X-Forwarded-For", "198.51.100.1"},
-		{"Forwarded", "198.51.100.2"},
-		{"X-Real-Ip", "198.51.100.3"},
-	} {
-		client := keyfunc.Client{Proxies: []string{proxies}, Header: c.header}
-		expect(t, keyfunc.Must(client.Key()), r, c.want)
-	}
-	unlisted := keyfunc.Client{Proxies: []string{"203.0.113.0/24"}}
-	expect(t, keyfunc.Must(unlisted.Key()), r, "192.0.2.7")
-}
-
 func peerOf(r *http.Request) string {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	return host

@@ -124,10 +124,8 @@ func (c *llmCase) models() map[string]llm.Model {
 // llmCases reads testdata/llmcases.
 func llmCases(t *testing.T) []*llmCase {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join("testdata", "llmcases", "*", "expect.json"))
-	if err != nil || len(dirs) != 110 {
-		t.Fatalf("%d cases, %v", len(dirs), err)
-	}
+	dirs := gatetest.Must(filepath.Glob(filepath.Join("testdata", "llmcases", "*", "expect.json")))(t)
+	gatetest.Need(t, len(dirs), 110, "cases")
 	var all []*llmCase
 	for _, expect := range dirs {
 		c := &llmCase{dir: filepath.Dir(expect)}

@@ -204,10 +204,8 @@ func TestPanicsOfFunctions(t *testing.T) {
 				q.Header.Set("X-Tenant", "acme")
 				r.meter.Handler(http.HandlerFunc(chat(7, 11))).ServeHTTP(httptest.NewRecorder(), q)
 			}()
-			d, err := r.gate.Peek(t.Context(), r.charge())
-			if err != nil || d.At(0).Used != c.used {
-				t.Errorf("%d units are used, %v", d.At(0).Used, err)
-			}
+			d := gatetest.Must(r.gate.Peek(t.Context(), r.charge()))(t)
+			gatetest.Equal(t, d.At(0).Used, c.used, "units are used")
 		})
 	}
 }

@@ -205,9 +205,7 @@ func TestOverrunOfAnEncodedStream(t *testing.T) {
 	}
 	response := r.post(chatPath, small)
 	z := gatetest.Must(gzip.NewReader(response.Body))(t)
-	if body, err := io.ReadAll(z); err != nil || strings.Count(string(body), "word") != 12 {
-		t.Errorf("%v, the client was sent %s", err, body)
-	}
+	gatetest.Equal(t, strings.Count(string(gatetest.Must(io.ReadAll(z))(t)), "word"), 12, "the client was sent")
 	response.Body.Close()
 	r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 12}, 15)
 }

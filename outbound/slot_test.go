@@ -251,10 +251,8 @@ func TestUpgrade(t *testing.T) {
 		r := request(t, t.Context(), u.URL)
 		r.Header.Set("Connection", "Upgrade")
 		r.Header.Set("Upgrade", "echo")
-		res, err := tr.RoundTrip(r)
-		if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
-			t.Fatal(res, err)
-		}
+		res := gatetest.Must(tr.RoundTrip(r))(t)
+		gatetest.Need(t, res.StatusCode, http.StatusSwitchingProtocols, "got")
 		both, ok := res.Body.(io.ReadWriteCloser)
 		if !ok {
 			t.Fatalf("%T cannot be written to", res.Body)
@@ -508,10 +506,8 @@ func TestNothingToReadHoldsNoSlot(t *testing.T) {
 			slot := slotOf(t, g, 1)
 			r := newRig(t, outbound.Config{Gate: g, Slot: slot})
 			r.push(refuse(status, body))
-			res, err := r.tr.RoundTrip(request(t, t.Context(), r.URL))
-			if err != nil || (res.Body == http.NoBody) != (body == "") {
-				t.Fatal(res, err)
-			}
+			res := gatetest.Must(r.tr.RoundTrip(request(t, t.Context(), r.URL)))(t)
+			gatetest.Need(t, res.Body == http.NoBody, body == "", "got")
 			gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, r.URL) == 0 })
 			if text, err := io.ReadAll(res.Body); string(text) != body || err != nil {
 				t.Errorf("%q, %v", text, err)

@@ -193,10 +193,8 @@ func TestMemoryOfTenants(t *testing.T) {
 	before := heap()
 	p := newBook(t, plans.Config{Resolve: resolve, MaxTenants: kept})
 	for i := range tenants {
-		plan, err := p.For(context.Background(), "tenant-"+strconv.Itoa(10_000_000+i))
-		if err != nil || plan.Algorithm("api") != pro {
-			t.Fatal(plan, err)
-		}
+		plan := gatetest.Must(p.For(context.Background(), "tenant-"+strconv.Itoa(10_000_000+i)))(t)
+		gatetest.Need(t, plan.Algorithm("api"), core.Algorithm(pro), "got")
 	}
 	used := heap() - before
 	each := used / int64(kept)

@@ -365,15 +365,6 @@ func TestPlansFaults(t *testing.T) {
 	}
 }
 
-func TestConfigFaults(t *testing.T) {
-	for name, value := range map[string]string{"UPSTREAM": "api.example.com", "REPLICAS": "two", "LEASE": "1"} {
-		t.Setenv(name, value)
-		if _, err := readConfig(); err == nil || !strings.HasPrefix(err.Error(), name) && !strings.Contains(err.Error(), "\n"+name) {
-			t.Errorf("%s=%s: %v", name, value, err)
-		}
-	}
-}
-
 // patience is the longest wait of a test. It is long so that tests pass on a loaded machine.
 const patience = 90 * time.Second
 

@@ -4,9 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -170,22 +167,6 @@ func TestQuotaSurvivesLostData(t *testing.T) {
 	if limit, used := a.quota(0, "acme-key"); limit != 1500 || used != 7 {
 		t.Errorf("%d of %d used, want 7 of 1500", used, limit)
 	}
-}
-
-// A changed file is obeyed, and a bad one is not.
-func TestFileIsReloaded(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "plans.yaml")
-	text := gatetest.Must(os.ReadFile("plans.yaml"))(t)
-	write := func(from, to string) {
-		t.Helper()
-		gatetest.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), from, to, 1)), 0o600))
-	}
-	write("", "")
-	a := newAPI(t, nil, file)
-	a.reaches("acme-key", 20)
-	write("limit: 20,", "limit: twenty,")
-	write("limit: 20,", "limit: 30,")
-	a.reaches("acme-key", 30)
 }
 
 func TestOnlyOperatorsChangePlans(t *testing.T) {

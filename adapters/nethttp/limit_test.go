@@ -271,10 +271,8 @@ func TestQuotaOfAPlan(t *testing.T) {
 		}
 		left(`"p";r=5;`) // 4 of the ledger and 1 of the request, which is settled as 2
 		left(`"p";r=3;`)
-		charges, err := g.Charges(httptest.NewRequest(http.MethodGet, "/", nil))
-		if err != nil || len(charges) != 1 {
-			t.Fatal(charges, err)
-		}
+		charges := gatetest.Must(g.Charges(httptest.NewRequest(http.MethodGet, "/", nil)))(t)
+		gatetest.Need(t, len(charges), 1, "got")
 		c := charges[0]
 		if added, err := gate.RaiseUsed(t.Context(), c, 9, time.Time{}); added != 1 || err != nil {
 			t.Errorf("RaiseUsed added %d, %v", added, err)

@@ -208,10 +208,8 @@ func TestLostLease(t *testing.T) {
 		})
 		o := newRunning(t, g)
 		ctx := o.enter(as("acme", "ann"))
-		caps, err := g.Caps(forged(as("acme", "ann")))
-		if err != nil || len(caps) != 2 {
-			t.Fatal(caps, err)
-		}
+		caps := gatetest.Must(g.Caps(forged(as("acme", "ann"))))(t)
+		gatetest.Need(t, len(caps), 2, "got")
 		key := caps[0].Key
 		held, _, err := s.Holders(t.Context(), key)
 		if err != nil || len(held) != 1 || held[0].Meta["user"] != "ann" {

@@ -466,10 +466,8 @@ func TestPersonIsAsked(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != c.code || strings.Contains(string(text), "Forget what acme/user-1 has spent under api? [y/N]") != c.asked {
 			t.Errorf("%q %v: exit code %d, want %d: %q", c.says, c.more, code, c.code, text)
 		}
-		d, err := a.gate.Peek(t.Context(), core.Charge{Policy: apiPolicy, Key: a.key, Cost: 3})
-		if err != nil || d.Allowed != (c.code == exitOK) {
-			t.Errorf("%q %v: allowed %v, %v", c.says, c.more, d.Allowed, err)
-		}
+		d := gatetest.Must(a.gate.Peek(t.Context(), core.Charge{Policy: apiPolicy, Key: a.key, Cost: 3}))(t)
+		gatetest.Equal(t, d.Allowed, c.code == exitOK, "%q %v", c.says, c.more)
 	}
 }
 

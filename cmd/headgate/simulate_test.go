@@ -128,10 +128,8 @@ func TestSimulateFromStandardInput(t *testing.T) {
 	plan := write(t, "plans.yaml", simulatedPlans)
 	cmd := process(t.Context(), "simulate", "-", "--plan", plan, "--json")
 	cmd.Stdin = strings.NewReader(strings.Repeat(`192.0.2.1 - - [24/Nov/2026:06:00:00 +0100] "GET /a HTTP/1.1" 200 1`+"\n", 21))
-	out, err := cmd.Output()
-	if err != nil || !strings.Contains(string(out), `"refused": 1,`) {
-		t.Errorf("%v, %s", err, out)
-	}
+	out := gatetest.Must(cmd.Output())(t)
+	gatetest.Contains(t, string(out), `"refused": 1,`, "got")
 }
 
 // A person sees how far it is, and nothing of that is left.

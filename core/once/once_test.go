@@ -332,10 +332,8 @@ func TestOnceKeepsAnswers(t *testing.T) {
 		key := newKey(t, "k", "x:y")
 		expect := func(want string) {
 			t.Helper()
-			got, err := o.Answer(ctx, key)
-			if err != nil || string(got) != want {
-				t.Errorf("%q, %v, want %q", got, err, want)
-			}
+			got := gatetest.Must(o.Answer(ctx, key))(t)
+			gatetest.Equal(t, string(got), want, "got")
 		}
 		begin := func() *once.Attempt {
 			t.Helper()

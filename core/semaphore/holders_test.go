@@ -166,9 +166,7 @@ func TestSemaphoreUsage(t *testing.T) {
 		c.Advance(2 * time.Hour)
 		check(0, 0, 0)
 
-		if used, err := s.Usage(t.Context()); err != nil || len(used) != 0 {
-			t.Errorf("no keys: %v, %v", used, err)
-		}
+		gatetest.Equal(t, len(gatetest.Must(s.Usage(t.Context()))(t)), 0, "no keys")
 		for name, keys := range map[string][]core.Key{"zero": {{}}, "second is zero": {tenant, {}}, "two tenants": {tenant, newKey(t, "globex")}} {
 			if used, err := s.Usage(t.Context(), keys...); !errors.Is(err, core.ErrKey) || used != nil {
 				t.Errorf("%s: %v, %v", name, used, err)

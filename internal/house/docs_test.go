@@ -189,9 +189,7 @@ func TestDocumentationCompiles(t *testing.T) {
 	for _, page := range pages(t) {
 		for _, b := range blocks(t, page) {
 			count++
-			if formatted, err := format.Source([]byte(b.code)); err != nil || string(formatted) != b.code {
-				t.Errorf("%s:%d is not formatted: %v", b.page, b.line, err)
-			}
+			gatetest.Equal(t, string(gatetest.Must(format.Source([]byte(b.code)))(t)), b.code, "%s:%d", b.page, b.line)
 			if strings.Contains(strings.ReplaceAll(examples, "\n\t", "\n"), "\n"+b.code) {
 				continue // it compiles there
 			}

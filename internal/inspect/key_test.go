@@ -39,17 +39,11 @@ func TestParseKey(t *testing.T) {
 		"user@example.com/Zürich/\u202e": {"user@example.com", "Zürich", "\u202e"},
 	} {
 		want := newKey(t, parts[0], parts[1:]...)
-		got, err := inspect.ParseKey(text)
-		if err != nil || got != want {
-			t.Errorf("%q: %v, %v", text, got, err)
-		}
-		again, err := inspect.ParseKey(inspect.FormatKey(want))
-		if err != nil || again.String() != want.String() {
-			t.Errorf("%q is written as %q: %v, %v", text, inspect.FormatKey(want), again, err)
-		}
-		if path, err := inspect.ParseKey(want.String()); err != nil || path.String() != want.String() {
-			t.Errorf("%q: %v, %v", want, path, err)
-		}
+		got := gatetest.Must(inspect.ParseKey(text))(t)
+		gatetest.Equal(t, got, want, "%q", text)
+		again := gatetest.Must(inspect.ParseKey(inspect.FormatKey(want)))(t)
+		gatetest.Equal(t, again.String(), want.String(), "%q is written as %q", text, inspect.FormatKey(want))
+		gatetest.Equal(t, gatetest.Must(inspect.ParseKey(want.String()))(t).String(), want.String(), "%q", want)
 	}
 	for _, text := range []string{
 		"", " ", "/", "acme/", "/bob", "acme//bob", "acme/%zz", "{acme", "{acme}bob", "{acme}:", "{}", "{a}:%41",
@@ -81,10 +75,8 @@ func FuzzParseKey(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := inspect.ParseKey(inspect.FormatKey(key))
-		if err != nil || again.String() != key.String() {
-			t.Errorf("%q: %q is written as %q, which is %q, %v", text, key, inspect.FormatKey(key), again, err)
-		}
+		again := gatetest.Must(inspect.ParseKey(inspect.FormatKey(key)))(t)
+		gatetest.Equal(t, again.String(), key.String(), "%q: %q is written as %q", text, key, inspect.FormatKey(key))
 		if parts := key.Parts(); parts != nil {
 			if same := newKey(t, parts[0], parts[1:]...); same.String() != key.String() || slices.Contains(parts, "") {
 				t.Errorf("%q has the parts %q", key, parts)

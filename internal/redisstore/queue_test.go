@@ -279,10 +279,8 @@ func TestSecondRoundTripHasItsTime(t *testing.T) {
 				for i := range tt.callers {
 					wg.Go(func() {
 						scope, ask := fmt.Sprintf("{a%d}:s", i), slotRequest(fmt.Sprint("id", i))
-						grant, err := leases.Acquire(t.Context(), scope, ask)
-						if err != nil || grant.Status != lease.Full {
-							t.Errorf("%+v, %v", grant, err)
-						}
+						grant := gatetest.Must(leases.Acquire(t.Context(), scope, ask))(t)
+						gatetest.Equal(t, grant.Status, lease.Full, "got")
 					})
 				}
 				wg.Wait()

@@ -24,9 +24,7 @@ func written(t *testing.T, text string) *watch.File {
 	t.Helper()
 	f := &watch.File{Path: filepath.Join(t.TempDir(), "file"), Max: 10}
 	write(t, f.Path, text)
-	if got, err := f.Read(t.Context()); err != nil || string(got) != text {
-		t.Fatalf("%q, %v", got, err)
-	}
+	gatetest.Need(t, string(gatetest.Must(f.Read(t.Context()))(t)), text, "got")
 	return f
 }
 
@@ -129,7 +127,5 @@ func TestEndedContext(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if text, err := f.Read(t.Context()); err != nil || string(text) != "two" {
-		t.Errorf("%q, %v", text, err)
-	}
+	gatetest.Equal(t, string(gatetest.Must(f.Read(t.Context()))(t)), "two", "got")
 }

@@ -25,9 +25,7 @@ func TestLookHangs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	gatetest.NoError(t, os.WriteFile(path, []byte("one"), 0o600))
 	f := watch.File{Path: path, Max: 10}
-	if text, err := f.Read(t.Context()); err != nil || string(text) != "one" {
-		t.Fatalf("%q, %v", text, err)
-	}
+	gatetest.Need(t, string(gatetest.Must(f.Read(t.Context()))(t)), "one", "got")
 	hanging := gatetest.Hang(t, path)
 	hanging.Write(", two")
 	for range 3 {

@@ -243,10 +243,8 @@ type sample struct {
 // samples reads the cases of the package above, except what is not metered.
 func samples(t testing.TB) []sample {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join("..", "..", "testdata", "llmcases", "*"))
-	if err != nil || len(dirs) != 110 {
-		t.Fatalf("%d cases, %v", len(dirs), err)
-	}
+	dirs := gatetest.Must(filepath.Glob(filepath.Join("..", "..", "testdata", "llmcases", "*")))(t)
+	gatetest.Need(t, len(dirs), 110, "cases")
 	var all []sample
 	for _, dir := range dirs {
 		s := sample{name: filepath.Base(dir), header: make(http.Header)}

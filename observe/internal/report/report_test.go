@@ -252,15 +252,6 @@ func TestCountersOutliveGates(t *testing.T) {
 	gatetest.Equal(t, read()[series.RoundTripCalls.Name], 3, "calls")
 }
 
-func TestPrometheusNames(t *testing.T) {
-	for s, want := range map[*series.Series]string{
-		series.Requests: "headgate_requests_total", series.RoundTripTime: "headgate_round_trip_time_seconds_total",
-		series.TimeInQueue: "headgate_request_time_in_queue_seconds", series.CircuitOpen: "headgate_circuit_open",
-	} {
-		gatetest.Equal(t, s.Prometheus(), want, "%s", s.Name)
-	}
-}
-
 // answer answers each chat as the model that it names, and states 7 tokens in and 3 out. A chat for
 // "broken" gets an error.
 func answer(w http.ResponseWriter, r *http.Request) {

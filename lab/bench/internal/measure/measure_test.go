@@ -71,17 +71,6 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-func TestToPing(t *testing.T) {
-	p := Pair{Own: Sample{P50: 30}, Pings: []Sample{{P50: 5}, {P50: 15}}}
-	if got := p.ToPing(P50); got != 3 {
-		t.Errorf("30 over the mean of 5 and 15 = %v", got)
-	}
-	p.Pings = p.Pings[:1]
-	if got := p.ToPing(P50); got != 6 {
-		t.Errorf("30 over 5 = %v", got)
-	}
-}
-
 // A PING stands before every call, or before as many as one of them is timed of.
 func TestTurns(t *testing.T) {
 	for _, c := range []struct {
@@ -137,20 +126,6 @@ func TestLoneCost(t *testing.T) {
 		}
 		if slow, rate := p.ToPing(P50), p.ToPing(Rate); slow < 1 || rate > 1 {
 			t.Errorf("what sleeps takes %v times as long, at %v times the rate", slow, rate)
-		}
-	}
-}
-
-func TestFill(t *testing.T) {
-	const keys = 10
-	seen := make([]int, keys)
-	Fill(t.Context(), 3, keys, func(_ context.Context, _, key int) (bool, error) {
-		seen[key]++
-		return true, nil
-	})
-	for key, n := range seen {
-		if n != 1 {
-			t.Errorf("key %d was called %d times", key, n)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"strings"
 	"testing"
 )
 
@@ -18,18 +17,6 @@ func TestNumber(t *testing.T) {
 		if got := Number(v); got != want {
 			t.Errorf("Number(%v) = %q, want %q", v, got, want)
 		}
-	}
-}
-
-func TestTable(t *testing.T) {
-	table := Table{Title: "T", Columns: []string{"", "n"}}
-	table.Add("a", "1,000")
-	var b strings.Builder
-	if err := table.Write(&b); err != nil {
-		t.Fatal(err)
-	}
-	if want := "### T\n\n|  | n |\n| --- | --: |\n| a | 1,000 |\n\n"; b.String() != want {
-		t.Errorf("got %q, want %q", b.String(), want)
 	}
 }
 
