@@ -316,14 +316,14 @@ func TestKeptPeriodsAfterChange(t *testing.T) {
 			clock := newClock()
 			clock.Set(anchor.AddDate(0, 0, 10))
 			gate := memory(t, clock)
-			book := gatetest.Must(plans.New(plans.Config{
-				Set: gatetest.Must(plans.ParseSet([]byte(`
+			text := `
 default: free
 plans:
   pro: {limits: {month: {limit: 4, calendar: month, in: UTC, anchor: subscription, then: {overage: 2}, keep: 40d}}}
   free: {limits: {month: ` + free + `}}
-`)))(t),
-				Clock: clock.Now,
+`
+			book := gatetest.Must(plans.New(plans.Config{
+				Set: gatetest.Must(plans.ParseSet([]byte(text)))(t), Clock: clock.Now,
 				Subscription: func(context.Context, string) (plans.Subscription, error) {
 					return plans.Subscription{Plan: "pro", Anchor: anchor, Next: "free", Renewal: renewal}, nil
 				},
@@ -343,6 +343,11 @@ plans:
 			if !strings.Contains(usage, fmt.Sprintf(last, 4)) || !strings.Contains(usage, overage) {
 				t.Errorf("the usage is %s", usage)
 			}
+			renamed := gatetest.Must(plans.ParseSet([]byte(strings.Replace(text, "pro:", "team:", 1))))(t)
+			gatetest.NoError(t, book.Replace(renamed))
+			month := gatetest.Limited(t, "month", core.Calendar{Limit: 4, Every: core.PeriodMonth, In: time.UTC, Anchor: anchor})
+			gatetest.NoError(t, gate.Reset(t.Context(), core.Charge{Policy: month, Key: gatetest.Key(t, "acme")}))
+			expectKept(t, book, gate, "acme", "month", anchor, plans.KeptPeriod{Period: before, Used: 4})
 		})
 	}
 }
