@@ -200,15 +200,11 @@ func (a *Admin) give(ctx context.Context, o *order, at string) (string, *order, 
 		return "", nil, err
 	}
 	o.Units = max(given, -given) // what is recorded is what was done
-	undo := o.reverse(undoes)
-	n, name := inspect.Number(undo.Units), o.Policy.Name()
-	switch {
-	case given == 0:
-		return fmt.Sprintf("Nothing of %s was used by %s, so nothing came back.", name, at), nil, nil
-	case given < 0:
-		return fmt.Sprintf("%s was charged %s of %s.", at, n, name), undo, nil
+	text := inspect.Gave(at, o.Policy, given)
+	if given == 0 {
+		return text, nil, nil
 	}
-	return fmt.Sprintf("%s got %s of %s back.", at, n, name), undo, nil
+	return text, o.reverse(undoes), nil
 }
 
 func (a *Admin) unblock(ctx context.Context, o *order, at string) (string, *order, error) {

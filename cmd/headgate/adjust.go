@@ -134,7 +134,7 @@ func (j *adjusting) run(ctx context.Context, args []string) error {
 	if err := j.apply(ctx, i, policy, key, until, &v); err != nil {
 		return err
 	}
-	return j.show(&v)
+	return j.show(policy, &v)
 }
 
 // policy returns the policy of a name as programs state it, with the limit of the key. It refuses
@@ -201,28 +201,21 @@ func (j *adjusting) apply(
 	return err
 }
 
-func (j *adjusting) show(v *adjustView) (err error) {
+func (j *adjusting) show(p *core.Policy, v *adjustView) (err error) {
+	text := inspect.Gave(v.Key, p, v.Given)
 	switch {
-	case j.json:
-		err = writeJSON(j.out, v)
 	case !v.Changed && j.give == 0:
-		fmt.Fprintf(j.out, "nothing has changed: %s was applied before\n", printable(v.ID))
+		text = "Nothing has changed: this was applied before."
 	case !v.Changed:
-		fmt.Fprintf(j.out, "nothing has changed: %s had nothing to give back, or %s was applied before\n",
-			printable(v.Key), printable(v.ID))
+		text += " Or this was applied before."
 	case v.Raised > 0:
-		fmt.Fprintf(j.out, "%s of %s is raised by %s until %s UTC (id %s)\n", v.Policy, printable(v.Key),
-			inspect.Number(v.Raised), clock(time.Time(v.Until)), printable(v.ID))
-	case v.Given < 0:
-		fmt.Fprintf(
-			j.out, "%s was charged %s units of %s (id %s)\n", printable(v.Key), inspect.Number(-v.Given), v.Policy,
-			printable(v.ID),
-		)
-	default:
-		fmt.Fprintf(
-			j.out, "%s got %s units of %s back (id %s)\n", printable(v.Key), inspect.Number(v.Given), v.Policy,
-			printable(v.ID),
-		)
+		text = fmt.Sprintf("%s of %s is raised by %s until %s UTC.", p.Name(), v.Key, inspect.Number(v.Raised),
+			clock(time.Time(v.Until)))
+	}
+	if j.json {
+		err = writeJSON(j.out, v)
+	} else {
+		fmt.Fprintf(j.out, "%s (id %s)\n", printable(text), printable(v.ID))
 	}
 	if err == nil && !v.Changed {
 		return answer(exitNo)

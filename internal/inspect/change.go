@@ -93,6 +93,17 @@ func (i *Inspector) Give(
 	return min(units, before.Used), nil
 }
 
+// Gave says what a Give has done to a key, with the key as at.
+func Gave(at string, p *core.Policy, given int64) string {
+	switch {
+	case given == 0:
+		return fmt.Sprintf("Nothing of %s was used by %s, so nothing came back.", p.Name(), at)
+	case given < 0:
+		return fmt.Sprintf("%s was charged %s of %s.", at, Number(-given), p.Name())
+	}
+	return fmt.Sprintf("%s got %s of %s back.", at, Number(given), p.Name())
+}
+
 func (i *Inspector) algorithm(c core.Charge) core.Algorithm {
 	if c.Limit != nil {
 		return c.Limit
