@@ -27,6 +27,7 @@ func (a *Admin) parse() (*template.Template, error) {
 		"key":     inspect.FormatKey,
 		"number":  number,
 		"wait":    inspect.Wait,
+		"why":     func(r inspect.Reason) string { return r.Text(a.name) },
 		"time":    stamp,
 		"ago":     ago,
 		"bars":    bars,

@@ -24,7 +24,6 @@ type subjectView struct {
 	Key     core.Key
 	At      time.Time
 	Writes  bool
-	Reasons []reasonRow
 	Several bool // limits would deny
 	Waits   bool // for a slot, where only slots are missing
 	Rejects bool // because a slot is missing
@@ -37,7 +36,6 @@ type subjectView struct {
 	Faults      []faultRow
 	PlanUnknown bool
 	HasPolicies bool
-	Decided     []reasonRow // what failure modes deny meanwhile
 	Others      []statedRow // policies of programs that this page was not given
 	Tenants     []tenantRow
 	Limits      []limitRow
@@ -49,13 +47,6 @@ type faultRow struct{ What, Advice string }
 
 // statedRow is a policy that programs state.
 type statedRow struct{ Name, Text string }
-
-// reasonRow is why the next request would be denied.
-type reasonRow struct {
-	Text  string
-	Opens time.Time
-	Slot  bool
-}
 
 type tenantRow struct {
 	inspect.Tenant
@@ -121,27 +112,12 @@ func (a *Admin) look(r *http.Request) (v subjectView, status int) {
 // fill fills in how a subject stands.
 func (v *subjectView) fill(a *Admin, s *inspect.Subject) {
 	v.doubt(a, s)
-	v.Why = inspect.Verdict{Estimated: s.Why.Estimated}
-	for i := range s.Why.Reasons {
-		r := &s.Why.Reasons[i]
+	for _, r := range s.Why.Reasons {
 		if r.Slots != nil {
 			v.Waits, v.Rejects = v.Waits || r.Slots.Waits, v.Rejects || r.Slots.Refuses
 		}
-		row := reasonRow{Text: r.Text(a.name), Opens: r.Opens, Slot: r.Slots != nil}
-		if !v.counts(r) {
-			v.Decided = append(v.Decided, row)
-			continue
-		}
-		v.Reasons = append(v.Reasons, row)
-		if r.RetryAfter >= v.Why.RetryAfter {
-			v.Why.RetryAfter, v.Why.Opens = r.RetryAfter, r.Opens
-		}
 	}
-	if len(v.Decided) == 0 { // it heeds limits that do not deny yet
-		v.Why.RetryAfter = s.Why.RetryAfter
-		v.Why.Opens = s.Why.Opens
-	}
-	v.Several = len(v.Reasons) > 1 && !v.Reasons[1].Slot
+	v.Several = len(s.Why.Reasons) > 1 && s.Why.Reasons[1].Slots == nil
 	for _, t := range s.Tenants {
 		row := tenantRow{Tenant: t}
 		if t.Override != nil {
@@ -184,20 +160,6 @@ func (v *subjectView) doubt(a *Admin, s *inspect.Subject) {
 	}
 }
 
-// counts reports whether a reason is what Redis counts, under the limit that holds.
-func (v *subjectView) counts(r *inspect.Reason) bool {
-	return r.Slots != nil || !v.PlanUnknown && isCounted(r.Limit)
-}
-
-// isCounted reports whether the figures of a limit are no failure mode's.
-func isCounted(l *inspect.Limit) bool {
-	switch l.Result.Source {
-	case core.SourceLocal, core.SourceOpen, core.SourceClosed, core.SourceOverload:
-		return false
-	}
-	return true
-}
-
 // rank puts what denies first, and then what is in use.
 func (r *limitRow) rank() int {
 	switch {
@@ -212,7 +174,7 @@ func (r *limitRow) rank() int {
 // rowOf returns how a key stands under a policy, and what can be done.
 func (a *Admin) rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
 	row := limitRow{
-		Limit: l, Own: l.Key == s.Key, Text: inspect.Describe(l.Algorithm), Counted: isCounted(l),
+		Limit: l, Own: l.Key == s.Key, Text: inspect.Describe(l.Algorithm), Counted: l.Counted(),
 		Local: l.Result.Source == core.SourceLocal,
 	}
 	switch l.Algorithm.(type) {

@@ -44,6 +44,15 @@ func (l *Limit) Denies() bool {
 	return !l.Result.Allowed && !l.Policy.Shadow() && l.Then == "" && l.answers == l.decides
 }
 
+// Counted reports whether the figures are those of the store, and not a failure mode's.
+func (l *Limit) Counted() bool {
+	switch l.Result.Source {
+	case core.SourceLocal, core.SourceOpen, core.SourceClosed, core.SourceOverload:
+		return false
+	}
+	return true
+}
+
 // isSpent reports whether another limit may answer for this one.
 func (l *Limit) isSpent() bool {
 	_, denies := l.Algorithm.(core.DenyAll)

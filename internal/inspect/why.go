@@ -10,8 +10,11 @@ import (
 
 // Verdict is what would become of the next request of a subject.
 type Verdict struct {
-	// Reasons are the limits and caps that would deny it, or let it wait. There are none if it passes.
+	// Reasons are the limits and caps that would deny it, or let it wait.
 	Reasons []Reason
+	// Decided are limits that would deny it by other figures: those of a failure mode, or of a policy whose
+	// plan is not known. The rest of the Verdict leaves them out.
+	Decided []Reason
 	// RetryAfter is the wait after which the limits admit it if nothing else is spent: core.Never if
 	// waiting does not help, 0 if none of them denies.
 	RetryAfter time.Duration
@@ -22,7 +25,7 @@ type Verdict struct {
 }
 
 // Passes reports whether the next request would pass at once.
-func (v *Verdict) Passes() bool { return len(v.Reasons) == 0 }
+func (v *Verdict) Passes() bool { return len(v.Reasons)+len(v.Decided) == 0 }
 
 // Reason is why the next request would be denied, or would wait. Either Limit or Slots is set.
 type Reason struct {
@@ -49,6 +52,10 @@ func (s *Subject) verdict() (v Verdict) {
 			from = l.soonest
 		}
 		r := Reason{Limit: l, RetryAfter: from.Result.RetryAfter, Opens: s.opens(&from.Result)}
+		if s.PlanUnknown || !l.Counted() {
+			v.Decided = append(v.Decided, r)
+			continue
+		}
 		v.Reasons = append(v.Reasons, r)
 		if r.RetryAfter >= v.RetryAfter {
 			v.RetryAfter, v.Opens = r.RetryAfter, r.Opens
@@ -56,7 +63,7 @@ func (s *Subject) verdict() (v Verdict) {
 		v.Estimated = v.Estimated || from.KeptAfter > 0
 	}
 	// A raise of another limit may end before. That wait is also for limits that another answers for.
-	if len(v.Reasons) > 0 && s.wait > v.RetryAfter && !answered {
+	if len(v.Reasons) > 0 && len(v.Decided) == 0 && s.wait > v.RetryAfter && !answered {
 		v.RetryAfter = s.wait
 		v.Opens = s.opens(&core.Result{RetryAfter: s.wait})
 	}
