@@ -47,10 +47,7 @@ func (s *Subject) verdict() (v Verdict) {
 		if !l.Denies() {
 			continue
 		}
-		from := l
-		if l.soonest != nil && l.soonest.Result.RetryAfter < l.Result.RetryAfter {
-			from = l.soonest
-		}
+		from := l.first()
 		r := Reason{Limit: l, RetryAfter: from.Result.RetryAfter, Opens: s.opens(&from.Result)}
 		if s.PlanUnknown || !l.Counted() {
 			v.Decided = append(v.Decided, r)
@@ -73,6 +70,14 @@ func (s *Subject) verdict() (v Verdict) {
 		}
 	}
 	return v
+}
+
+// first returns the limit that admits the next request first: this one, or one that answers for it.
+func (l *Limit) first() *Limit {
+	if l.soonest != nil && l.soonest.Result.RetryAfter < l.Result.RetryAfter {
+		return l.soonest
+	}
+	return l
 }
 
 // follow notes which limits decide in place of those that are spent, as nethttp.Rule.Then has it.
