@@ -9,7 +9,7 @@ import (
 
 // tables are the files that have each algorithm with a state: tests, tools and pages.
 var tables = []string{
-	"cmd/headgate/subject.go", "core/agree_test.go", "core/algorithm.go", "core/conformance_test.go",
+	"core/agree_test.go", "core/algorithm.go", "core/conformance_test.go",
 	"docs/limits.md", "docs/reference/sizing.md", "internal/inspect/stated.go", "internal/inspect/text.go",
 	"internal/stored/reader_test.go",
 }
