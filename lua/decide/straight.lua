@@ -13,6 +13,7 @@
 --
 -- A value that grows is written by SET, because Redis doubles the room of a text that SETRANGE makes
 -- grow.
+local KEYS, ARGV = KEYS, ARGV
 local reply, n, p, key, size, printed, expiry = {0, 0, 0, 0, 0, 0, 0}, 0, 1, 0, 0, nil, nil
 local grace, value, ttl, tail, place = 4194304, nil, nil, nil, nil
 local sub, format = string.sub, string.format
