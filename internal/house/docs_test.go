@@ -17,8 +17,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
 )
 
@@ -56,73 +58,17 @@ func blocks(t *testing.T, page string) (all []block) {
 	return all
 }
 
-// imported are the packages that a block may name without importing them.
-var imported = []struct{ name, path string }{
-	{"", "bytes"}, {"", "context"}, {"", "database/sql"}, {"", "encoding/json"}, {"", "errors"}, {"", "fmt"}, {"", "io"}, {"", "log"},
-	{"", "math"}, {"", "net/http"}, {"", "net/http/httptest"}, {"", "net/http/httputil"}, {"", "net/url"},
-	{"", "os"}, {"", "strconv"}, {"", "strings"}, {"", "sync/atomic"},
-	{"", "testing"}, {"", "time"},
-	{"", "github.com/gin-gonic/gin"}, {"", "github.com/go-chi/chi/v5"}, {"", "github.com/go-chi/chi/v5/middleware"},
-	{"", "github.com/labstack/echo/v4"}, {"", "github.com/redis/go-redis/v9"},
-	{"", "github.com/redis/go-redis/v9/maintnotifications"},
-	{"", module + "/core"}, {"", module + "/keyfunc"}, {"", module + "/adapters/nethttp"}, {"", module + "/llm"},
-	{"", module + "/core/semaphore"}, {"", module + "/core/once"}, {"", module + "/core/bloom"}, {"", module + "/plans"}, {"", module + "/outbound"},
-	{"", module + "/_examples/demo"},
-	{"chigate", module + "/adapters/chi"}, {"gingate", module + "/adapters/gin"}, {"echogate", module + "/adapters/echo"},
-	{"echov5gate", module + "/adapters/echov5"},
-	{"", module + "/admin"}, {"", module + "/observe"}, {"sloggate", module + "/observe/slog"},
-	{"promgate", module + "/observe/prometheus"}, {"otelgate", module + "/observe/otel"},
-	{"", "github.com/prometheus/client_golang/prometheus/promhttp"},
-}
-
 // elsewhere are the folders of modules of their own, and the packages that blocks import from there.
 var elsewhere = map[string][]string{
 	"observe/prometheus": {module + "/observe/prometheus", "github.com/prometheus/client_golang/prometheus/promhttp"},
 	"observe/otel":       {module + "/observe/otel"},
 }
 
-// given are the variables that a block may use without declaring them.
-const given = `
-var (
-	ctx                                context.Context
-	client                             *redis.Client
-	gate                               *core.Gate
-	guard                              *nethttp.Guard
-	guards                             demo.Guards
-	rules                              []nethttp.Rule
-	api, plan, requests, tokens        *core.Policy
-	inputs, outputs, month             *core.Policy
-	db                                 *sql.DB
-	used                               int64
-	readAt, paidAt                     time.Time
-	boughtBy, spentBy                  func(ctx context.Context, tenant string) (int64, error)
-	acme, key, tenant, user            core.Key
-	streams                            *semaphore.Semaphore
-	mutex                              *semaphore.Mutex
-	lease                              *semaphore.Lease
-	reservation                        *core.Reservation
-	limiter                            *core.Limiter
-	next                               http.Handler
-	authenticate                       func(http.Handler) http.Handler
-	mux                                *http.ServeMux
-	server                             *http.Server
-	upstream                           *url.URL
-	w                                  http.ResponseWriter
-	addr                               string
-	addrs                              []string
-	secret                             []byte
-	reports                            http.HandlerFunc
-	work                               func(context.Context) error
-	planOf                             func(*http.Request) (core.Plan, error)
-	tenantOf, userOf                   func(*http.Request) (string, error)
-	boughtPlan                         func(context.Context, string) (string, error)
-	customer                           core.Plan
-	book                               *plans.Book
-	page                               string
-)
-type userKey struct{}
-type tenantKey struct{}
-`
+// given is the head of a file for a block: the packages that a block may name without importing them, and the
+// variables that it may use without declaring them.
+var given = sync.OnceValue(func() string {
+	return string(core.Must(os.ReadFile("internal/house/testdata/snippet.txt")))
+})
 
 // file makes a Go file of a block: a program as it is, declarations below the imports, and statements in a function that
 // may return an error.
@@ -130,18 +76,12 @@ func (b block) file() string {
 	if strings.HasPrefix(b.code, "package ") {
 		return fmt.Sprintf("//line %s:%d\n%s", b.page, b.line, b.code)
 	}
-	var head strings.Builder
-	head.WriteString("package snippet\nimport (\n")
-	for _, i := range imported {
-		fmt.Fprintf(&head, "\t%s %q\n", i.name, i.path)
-	}
-	fmt.Fprintf(&head, ")\n%s\n", given)
 	line := fmt.Sprintf("//line %s:%d\n", b.page, b.line)
-	declarations := head.String() + line + b.code
+	declarations := given() + line + b.code
 	if _, err := parser.ParseFile(token.NewFileSet(), "", declarations, parser.SkipObjectResolution); err == nil {
 		return declarations
 	}
-	return head.String() + "func snippet() error {\n" + line + b.code + "\nreturn nil\n}\n"
+	return given() + "func snippet() error {\n" + line + b.code + "\nreturn nil\n}\n"
 }
 
 // exports returns where the compiled packages are that the blocks import.
@@ -166,9 +106,9 @@ func exports(t *testing.T) map[string]string {
 		list(folder, packages)
 		away = append(away, packages...)
 	}
-	for _, i := range imported {
-		if !slices.Contains(away, i.path) {
-			here = append(here, i.path)
+	for _, m := range regexp.MustCompile(`(?m)^\t(?:\w+ )?"([^"]+)"$`).FindAllStringSubmatch(given(), -1) {
+		if !slices.Contains(away, m[1]) {
+			here = append(here, m[1])
 		}
 	}
 	list(".", here) // last: what both have is that of this module
