@@ -19,19 +19,10 @@ type terminal struct {
 	out, err io.Writer
 }
 
-// isTerminal reports whether a person watches what is written to w.
+// isTerminal reports whether w is a terminal of a person.
 func isTerminal(w any) bool {
-	f, ok := fileOf(w)
+	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// fileOf returns the file that w writes to, if it is one.
-func fileOf(w any) (f *os.File, ok bool) {
-	if o, is := w.(*output); is {
-		w = o.Writer
-	}
-	f, ok = w.(*os.File)
-	return f, ok
 }
 
 // output remembers that it could not write, so that a script does not take half an answer for the

@@ -1,5 +1,5 @@
 // Package stored finds what stands in Redis below a prefix, for people who look at a server: it
-// knows the names of Headgate's keys, and no layout of their values. It writes nothing.
+// knows the names of Headgate's keys, and of their values the labels in a bundle alone. It writes nothing.
 package stored
 
 import (
