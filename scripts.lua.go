@@ -67,8 +67,8 @@ func inserts(name string) []string {
 		return []string{"admit/holds.lua", "admit/adjustments.lua"}
 	case "lease/lease.lua":
 		return []string{
-			"lease/idle.lua", "lease/handoff.lua", "lease/record.lua", "lease/grant.lua",
-			"lease/share.lua", "lease/queue.lua", "lease/operations.lua",
+			"lease/idle.lua", "lease/record.lua", "lease/grant.lua", "lease/share.lua",
+			"lease/queue.lua", "lease/operations.lua",
 		}
 	}
 	return nil

@@ -156,31 +156,27 @@ local function put(key, ends, member)
   return call('ZADD', KEYS[key], text(ends), member)
 end
 
-local reply
---: handoff
-if not reply then
-  reply = {}
+local reply = {}
 --: record
-  if idle and scope and operation == 'renew' then
-    renew()
-  else
+if idle and scope and operation == 'renew' then
+  renew()
+else
 --: grant
 --: share
 --: queue
 --: operations
-    if places > 0 and next(moved) then
-      local kept, gone = {'HSET', KEYS[5]}, {'HDEL', KEYS[5]}
-      for field in pairs(moved) do
-        if accounts[field] then
-          kept[#kept + 1], kept[#kept + 2] = field, string.format('%.0f', accounts[field])
-        else
-          gone[#gone + 1] = field
-        end
+  if places > 0 and next(moved) then
+    local kept, gone = {'HSET', KEYS[5]}, {'HDEL', KEYS[5]}
+    for field in pairs(moved) do
+      if accounts[field] then
+        kept[#kept + 1], kept[#kept + 2] = field, string.format('%.0f', accounts[field])
+      else
+        gone[#gone + 1] = field
       end
-      for _, command in ipairs({kept, gone}) do
-        if #command > 2 then
-          call(unpack(command))
-        end
+    end
+    for _, command in ipairs({kept, gone}) do
+      if #command > 2 then
+        call(unpack(command))
       end
     end
   end
