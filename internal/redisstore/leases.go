@@ -46,48 +46,34 @@ func (l *Leases) bound(ctx context.Context, k *trips.Call) {
 	}
 }
 
-// begin returns the call of an operation.
-func (l *Leases) begin() *operation { return newOperation(l.store.schema) }
-
 // Acquire implements request.LeaseStore.
-func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (lease.Grant, error) {
-	grant, err := l.acquire(ctx, scope, &q)
-	return grant, l.store.outcome(ctx, err)
-}
-
-func (l *Leases) acquire(ctx context.Context, scope string, q *lease.Request) (lease.Grant, error) {
-	k := l.begin()
+func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (grant lease.Grant, err error) {
+	k := newOperation(l.store.schema)
 	defer k.release()
 	k.Acquires = q.ID
-	decided := false
 	// A name may have an earlier holder, which the script for lone holders does not replace.
-	if lease.Name(q.ID) == "" && l.asksLone(ctx, scope) {
-		k.beginLone(l.store.schema.take, scope)
-		k.int(q.Lease/1000 + loneMargin)
-		k.name(q.Lone())
-		if err := l.run(ctx, &k.Call); err != nil {
-			return lease.Grant{}, err
-		}
-		decided = k.reply[0] != 0
+	taken := lease.Name(q.ID) == "" && l.asksLone(ctx, scope)
+	if taken {
+		k.take(scope, &q)
+		err = l.run(ctx, &k.Call)
+		taken = err != nil || k.reply[0] != 0
 	}
-	if !decided {
+	if !taken {
 		k.begin(scope, "acquire", acquireWords, leaseWeight*len(q.Levels))
-		k.acquire(q)
-		if err := l.run(ctx, &k.Call); err != nil {
-			return lease.Grant{}, err
-		}
+		k.acquire(&q)
+		err = l.run(ctx, &k.Call)
 	}
-	grant, err := decodeGrant(k.reply, q)
+	if err == nil {
+		grant, err = decodeGrant(k.reply, &q)
+	}
 	if err == nil && !grant.Lone {
 		l.store.crowds.note(scope, true)
 	}
-	return grant, err
+	return grant, l.store.outcome(ctx, err)
 }
 
 // answer returns one integer for each id, or the error of an operation.
-func (l *Leases) answer(
-	ctx context.Context, k *operation, ids []string, err error,
-) ([]int64, error) {
+func (l *Leases) answer(ctx context.Context, k *operation, ids []string, err error) ([]int64, error) {
 	if err == nil && len(k.reply) != len(ids) {
 		err = trips.ErrReply
 	}
@@ -126,7 +112,7 @@ func (l *Leases) RenewAll(ctx context.Context, all []*request.Renewal, again boo
 
 // renewal returns the operation that renews leases.
 func (l *Leases) renewal(scope string, micros int64, ids []string) *operation {
-	k := l.begin()
+	k := newOperation(l.store.schema)
 	k.Insists = true
 	k.begin(scope, "renew", 1+len(ids), weightOf(ids))
 	k.int(micros)
@@ -136,12 +122,11 @@ func (l *Leases) renewal(scope string, micros int64, ids []string) *operation {
 
 // Release implements request.LeaseStore.
 func (l *Leases) Release(ctx context.Context, scope string, ids []string) error {
-	k := l.begin()
+	k := newOperation(l.store.schema)
 	defer k.release()
 	k.Insists, k.Releases = true, ids
 	if len(ids) == 1 && l.asksLone(ctx, scope) {
-		k.beginLone(l.store.schema.leave, scope)
-		k.name(" " + ids[0] + " ")
+		k.leave(scope, ids[0])
 		if err := l.run(ctx, &k.Call); err != nil || k.reply[0] == 1 {
 			return l.store.outcome(ctx, err)
 		}
@@ -157,7 +142,7 @@ func (l *Leases) Release(ctx context.Context, scope string, ids []string) error 
 
 // Evict implements request.LeaseStore.
 func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
-	k := l.begin()
+	k := newOperation(l.store.schema)
 	defer k.release()
 	k.Insists = true
 	k.begin(scope, "force", len(ids), weightOf(ids))

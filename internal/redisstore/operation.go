@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"strings"
+	"sync"
 
+	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 )
 
@@ -60,6 +62,19 @@ func (o *operation) begin(scope, name string, n, weight int) {
 	o.name(name)
 }
 
+// take makes the call one of lua/lease/takes.lua.
+func (o *operation) take(scope string, q *lease.Request) {
+	o.beginLone(o.schema.take, scope)
+	o.int(q.Lease/1000 + loneMargin)
+	o.name(q.Lone())
+}
+
+// leave makes the call one of lua/lease/leaves.lua.
+func (o *operation) leave(scope, id string) {
+	o.beginLone(o.schema.leave, scope)
+	o.name(" " + id + " ")
+}
+
 // beginLone makes the call one of a script for lone holders. It writes the one key.
 func (o *operation) beginLone(s *trips.Script, scope string) {
 	o.script, o.Outermost = s, o.schema.outermost(scope)
@@ -77,4 +92,87 @@ func (s *schema) outermost(scope string) string {
 func (o *operation) Joins(p trips.Parcel) bool {
 	other, ok := p.(*operation)
 	return ok && o.script == other.script
+}
+
+// leaseBatch is operations on leases in one script.
+type leaseBatch struct {
+	schema *schema
+	script *trips.Script
+	lone   bool // the script is one for lone holders
+	calls  []*operation
+	arguments
+}
+
+var leaseBatches = sync.Pool{New: func() any { return new(leaseBatch) }}
+
+// Batch implements trips.Parcel.
+func (o *operation) Batch() trips.Batch {
+	b := leaseBatches.Get().(*leaseBatch)
+	b.schema, b.script, b.lone = o.schema, o.script, o.script != o.schema.lease
+	return b
+}
+
+// Add implements trips.Batch. The weights of the calls bound KEYS and ARGV to some 1,100: those of
+// four operations on 256 ids.
+func (b *leaseBatch) Add(p trips.Parcel) bool {
+	b.calls = append(b.calls, p.(*operation))
+	return true
+}
+
+// Command implements trips.Batch.
+func (b *leaseBatch) Command() trips.Command {
+	keys, argv := scopeKeys, scopeKeys
+	switch {
+	case b.lone:
+		keys, argv = 1, 1
+	case len(b.calls) == 1:
+		argv++ // without the number of ARGV
+	}
+	b.int(int64(keys * len(b.calls)))
+	for _, k := range b.calls {
+		b.words = append(b.words, k.words[:keys]...)
+	}
+	for _, k := range b.calls {
+		b.words = append(b.words, k.words[argv:]...)
+	}
+	command := b.command(b.schema, b.script)
+	command.Number = b.lone
+	return command
+}
+
+// Deliver implements trips.Batch. It gives each call its part of the reply: one number for a lone
+// holder, all numbers if no other call has a part, and otherwise as many as are announced. A call that
+// failed goes again alone, to learn why.
+func (b *leaseBatch) Deliver(r trips.Reply) error {
+	reply := r.Numbers
+	for _, k := range b.calls {
+		n := int64(1)
+		switch {
+		case b.lone:
+		case len(b.calls) == 1:
+			n = int64(len(reply))
+		case len(reply) > 0:
+			n, reply = reply[0], reply[1:]
+		}
+		if n < 0 {
+			k.Split()
+			continue
+		}
+		if n == 0 || n > int64(len(reply)) {
+			return trips.ErrReply
+		}
+		k.reply, reply = reply[:n:n], reply[n:]
+	}
+	if len(reply) > 0 {
+		return trips.ErrReply
+	}
+	return nil
+}
+
+// Release implements trips.Batch.
+func (b *leaseBatch) Release() {
+	clear(b.calls)
+	b.calls = b.calls[:0]
+	b.clear()
+	leaseBatches.Put(b)
 }
