@@ -36,6 +36,12 @@ func (x *exchange) try() (*pass, *BusyError, error) {
 	if x.t.spaced { // Admit would not space the requests
 		return x.slotFirst()
 	}
+	// Those that run take the slots again first that Redis does not know.
+	if left := settling - time.Since(time.Unix(0, x.t.unasked.Load())); left > 0 {
+		if err := x.sleep(min(left, x.left())); err != nil {
+			return nil, nil, err
+		}
+	}
 	s := x.t.cfg.Slot.Semaphore
 	l, d, err := s.Admit(x.req.Context(), semaphore.Request{Caps: x.caps}, x.charges...)
 	x.t.note(&d)
@@ -52,6 +58,9 @@ func (x *exchange) try() (*pass, *BusyError, error) {
 	}
 	return x.slotFirst()
 }
+
+// settling is for how long a request takes no slot after Redis did not answer.
+const settling = 500 * time.Millisecond
 
 // slotFirst waits for a slot, and then spends the charges. It leaves the line first, because requests
 // that hold the slots may wait in it.

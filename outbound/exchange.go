@@ -16,6 +16,7 @@ type exchange struct {
 	given   *http.Request // as the caller made it
 	req     *http.Request // as it is sent
 	measure Measure       // or nil
+	from    derivation    // what the keys of req know
 
 	scopes  [signal.Scopes]core.Key // whom a refusal may concern; zero for what concerns no other request
 	ruled   []ruled
@@ -42,19 +43,18 @@ type ruled struct {
 // open derives the charges of a request, and decides nothing. The exchange is not nil.
 func (t *Transport) open(req *http.Request) (*exchange, error) {
 	x := &exchange{t: t, given: req, began: time.Now()}
-	x.req = req.WithContext(req.Context())
-	d := derivation{credential: hashed(t.cfg.Credential(req))}
+	x.from.credential = hashed(t.cfg.Credential(req))
+	x.req = req.WithContext(context.WithValue(req.Context(), derivationContextKey{}, &x.from))
 	if t.cfg.Meter != nil {
 		m, err := t.cfg.Meter.Measure(x.req)
 		if err != nil {
 			return x, wrapped(err)
 		}
 		if m != nil {
-			x.measure, d.model = m, m.Model()
+			x.measure, x.from.model = m, m.Model()
 		}
 	}
-	x.req = x.req.WithContext(context.WithValue(req.Context(), derivationContextKey{}, d))
-	return x, x.derive(d.model)
+	return x, x.derive(x.from.model)
 }
 
 // derive derives the keys and costs of the request.
@@ -70,12 +70,10 @@ func (x *exchange) derive(model string) error {
 	if x.scopes[signal.Model], err = x.askBelow(account, model); err != nil {
 		return err
 	}
-	route := ""
 	if x.t.cfg.Route != nil {
-		route = x.t.cfg.Route(x.req)
-	}
-	if x.scopes[signal.Route], err = x.askBelow(account, route, "route"); err != nil {
-		return err
+		if x.scopes[signal.Route], err = x.askBelow(account, x.t.cfg.Route(x.req), "route"); err != nil {
+			return err
+		}
 	}
 	x.scopes[signal.Account] = account
 	if model == "" {
@@ -99,7 +97,16 @@ func (x *exchange) derive(model string) error {
 		x.charges = append(x.charges, c)
 	}
 	x.charges = append(x.charges, x.asks...)
-	return x.deriveCaps()
+	for _, c := range x.t.cfg.Slot.Caps {
+		key, err := c.Key(x.req)
+		if err != nil {
+			return wrapped(err)
+		}
+		x.caps = append(x.caps, semaphore.Cap{
+			Key: key, Limit: c.Limit, Share: c.Share, Floor: c.Floor,
+		})
+	}
+	return nil
 }
 
 // askBelow asks about the cooldown of a key with further parts, and returns that, unless the part is
@@ -114,18 +121,4 @@ func (x *exchange) askBelow(key core.Key, part string, before ...string) (core.K
 	}
 	x.asks = append(x.asks, x.t.ask(key))
 	return key, nil
-}
-
-func (x *exchange) deriveCaps() error {
-	x.caps = make([]semaphore.Cap, 0, len(x.t.cfg.Slot.Caps))
-	for _, c := range x.t.cfg.Slot.Caps {
-		key, err := c.Key(x.req)
-		if err != nil {
-			return wrapped(err)
-		}
-		x.caps = append(x.caps, semaphore.Cap{
-			Key: key, Limit: c.Limit, Share: c.Share, Floor: c.Floor,
-		})
-	}
-	return nil
 }

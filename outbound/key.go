@@ -18,16 +18,22 @@ type KeyFunc func(*http.Request) (core.Key, error)
 
 // ByHost returns the key of the host of a request's URL, with its port unless that is the scheme's
 // own. A URL without a host is an error that wraps core.ErrKey.
-func ByHost(r *http.Request) (core.Key, error) {
+func ByHost(r *http.Request) (core.Key, error) { return atHost(r, "") }
+
+// atHost returns the key of a host and below it a part, unless that is empty.
+func atHost(r *http.Request, part string) (core.Key, error) {
 	if r.URL == nil || r.URL.Hostname() == "" {
 		return core.Key{}, fmt.Errorf("outbound: %w: the URL of the request has no host", core.ErrKey)
 	}
 	host, port := strings.ToLower(strings.TrimSuffix(r.URL.Hostname(), ".")), r.URL.Port()
 	scheme := r.URL.Scheme
-	if port == "" || scheme == "https" && port == "443" || scheme == "http" && port == "80" {
+	if port != "" && !(scheme == "https" && port == "443" || scheme == "http" && port == "80") {
+		host += ":" + port
+	}
+	if part == "" {
 		return core.NewKey(host)
 	}
-	return core.NewKey(host + ":" + port)
+	return core.NewKey(host, part)
 }
 
 // ByCredential returns the key of a host and of the account there: a hash of the credentials of the
@@ -38,15 +44,11 @@ func ByHost(r *http.Request) (core.Key, error) {
 // The default is wrong for credentials that change, such as OAuth tokens, for accounts with several
 // keys, and for credentials elsewhere: name the account in Config.Credential.
 func ByCredential(r *http.Request) (core.Key, error) {
-	host, err := ByHost(r)
-	d, known := r.Context().Value(derivationContextKey{}).(derivation)
-	if !known {
-		d.credential = hashed(credentials(r))
+	d, _ := r.Context().Value(derivationContextKey{}).(*derivation)
+	if d == nil {
+		d = &derivation{credential: hashed(credentials(r))}
 	}
-	if err != nil || d.credential == "" {
-		return host, err
-	}
-	return below(host, d.credential)
+	return atHost(r, d.credential)
 }
 
 // ByModel returns the key of ByCredential and below it the model that Config.Meter has read from
@@ -75,7 +77,10 @@ type derivationContextKey struct{}
 // ModelOf returns the model that Config.Meter has read from the request of a context, or "". It is
 // for a KeyFunc.
 func ModelOf(ctx context.Context) string {
-	d, _ := ctx.Value(derivationContextKey{}).(derivation)
+	d, _ := ctx.Value(derivationContextKey{}).(*derivation)
+	if d == nil {
+		return ""
+	}
 	return d.model
 }
 
@@ -99,16 +104,19 @@ func hashed(credentials string) string {
 
 // credentials returns the credentials that stand in a request.
 func credentials(r *http.Request) string {
-	var all []string
+	var room [256]byte
+	all := room[:0]
 	for _, name := range credentialHeaders {
 		for _, value := range r.Header[name] {
-			all = append(all, name, accessKey(value))
+			all = append(append(append(append(all, name...), 0), accessKey(value)...), 0)
 		}
 	}
-	for _, value := range r.URL.Query()["key"] {
-		all = append(all, "key", value)
+	if strings.Contains(r.URL.RawQuery, "key=") { // parsing allocates
+		for _, value := range r.URL.Query()["key"] {
+			all = append(append(append(all, "key\x00"...), value...), 0)
+		}
 	}
-	return strings.Join(all, "\x00")
+	return string(all)
 }
 
 // accessKey returns the part of an Authorization that stays the same for an account: of an AWS

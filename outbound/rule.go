@@ -71,13 +71,6 @@ func (r *Rule) check(i int, metered bool, names map[string]bool, fault faultFunc
 // measured reports whether the Meter knows the cost of the rule.
 func (r *Rule) measured() bool { return r.Policy.Unit() != core.UnitRequests }
 
-// settles reports whether something of the cost of a request, which a Meter may have measured, is
-// charged or refunded when the response has ended, or is held until then.
-func (r *Rule) settles(metered bool) bool {
-	return r.Settle != nil || r.Clamp || r.Policy.Hold() > 0 ||
-		metered && r.Cost == nil && r.measured()
-}
-
 // charge returns what a request is charged under the rule.
 func (r *Rule) charge(req *http.Request, m Measure) (core.Charge, error) {
 	c := core.Charge{Policy: r.Policy, Cost: 1, Clamp: r.Clamp}

@@ -49,21 +49,17 @@ func (s *Slot) check(gate *core.Gate, fault faultFunc) {
 		fault("Slot.Semaphore is of another Gate")
 	}
 	within(fault, "Slot.Caps's length", len(s.Caps), 1, maxCaps)
-	for i := range s.Caps {
-		s.Caps[i].check(i, fault)
-	}
-}
-
-func (c *Cap) check(i int, fault faultFunc) {
-	if c.Key == nil {
-		fault("Slot.Caps[%d].Key is nil: say whose cap it is, such as ByCredential", i)
-	}
-	at := fmt.Sprintf("Slot.Caps[%d]", i)
-	within(fault, at+".Limit", c.Limit, 1, semaphore.MaxLimit)
-	within(fault, at+".Share", c.Share, 0, semaphore.MaxShare)
-	within(fault, at+".Floor", c.Floor, 0, c.Limit)
-	if i == 0 && (c.Share != 0 || c.Floor != 0) {
-		fault("Slot.Caps[0] has a Share or a Floor, but no cap is before it")
+	for i, c := range s.Caps {
+		at := fmt.Sprintf("Slot.Caps[%d]", i)
+		if c.Key == nil {
+			fault("%s.Key is nil: say whose cap it is, such as ByCredential", at)
+		}
+		within(fault, at+".Limit", c.Limit, 1, semaphore.MaxLimit)
+		within(fault, at+".Share", c.Share, 0, semaphore.MaxShare)
+		within(fault, at+".Floor", c.Floor, 0, c.Limit)
+		if i == 0 && (c.Share != 0 || c.Floor != 0) {
+			fault("Slot.Caps[0] has a Share or a Floor, but no cap is before it")
+		}
 	}
 }
 
@@ -116,14 +112,18 @@ func (p *pass) giveBack(l *semaphore.Lease) {
 // retake takes another slot for a request that goes on without one that Redis knows. It asks until Redis
 // has granted one, or the request has ended.
 func (p *pass) retake() {
-	again := semaphore.Request{Caps: p.x.caps, MaxWait: outageRetry}
-	for p.x.t.hub.Keeper.Sleep(p.ctx, turn) == nil {
-		l, _ := p.x.t.cfg.Slot.Semaphore.Acquire(p.ctx, again)
-		if l != nil && l.Token() != 0 {
-			p.keep(l)
+	for {
+		if p.x.t.hub.Answers(p.ctx, "{"+p.x.caps[0].Key.Parts()[0]+"}") {
+			l, _ := p.x.t.cfg.Slot.Semaphore.Acquire(p.ctx, semaphore.Request{Caps: p.x.caps, MaxWait: outageRetry})
+			if l.Token() != 0 {
+				p.keep(l)
+				return
+			}
+			_ = l.Release(p.ctx) // on failure it is sent again
+		}
+		if p.x.t.hub.Keeper.Sleep(p.ctx, turn) != nil {
 			return
 		}
-		_ = l.Release(p.ctx) // on failure it is sent again
 	}
 }
 

@@ -22,7 +22,7 @@ type Transport struct {
 	hub     *hub.Hub
 	lines   line.Lines[lineKey]
 	spaced  bool // a rule lets requests go no closer to each other than its rate allows
-	settles bool // a rule may have to be settled when a response has ended
+	settles bool // something may be charged, refunded or given up when a response has ended
 
 	cooldown *core.Policy
 	guessed  marks // keys that cool for a guessed time, and when this process learned that
@@ -48,10 +48,11 @@ func New(cfg Config) (*Transport, error) {
 	t := &Transport{
 		cfg: cfg, hub: hub.Of(cfg.Gate), cooldown: cooldown,
 	}
-	for i := range cfg.Rules {
-		_, leaks := cfg.Rules[i].Policy.Algorithm().(core.LeakyBucket)
+	for _, r := range cfg.Rules {
+		_, leaks := r.Policy.Algorithm().(core.LeakyBucket)
 		t.spaced = t.spaced || leaks
-		t.settles = t.settles || cfg.Rules[i].settles(cfg.Meter != nil)
+		t.settles = t.settles || r.Settle != nil || r.Clamp || r.Policy.Hold() > 0 ||
+			cfg.Meter != nil && r.Cost == nil && r.measured()
 	}
 	return t, nil
 }

@@ -22,13 +22,12 @@ type patience struct {
 
 // patienceOf lets a request wait for at most that long, which its deadline may shorten.
 func patienceOf(req *http.Request, longest time.Duration) (p patience) {
-	now := time.Now()
-	p.until = now.Add(longest)
+	p.until = time.Now().Add(longest)
 	if at, ok := req.Context().Deadline(); ok && at.Before(p.until) {
 		p.until, p.cause = at, context.DeadlineExceeded
 	}
 	if core.IsBackground(req.Context()) {
-		p.yields = now.Add(p.until.Sub(now) / 2)
+		p.yields = time.Now().Add(time.Until(p.until) / 2)
 	}
 	return p
 }
