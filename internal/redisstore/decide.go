@@ -127,6 +127,10 @@ func (d *Decision) Joins(o trips.Parcel) bool {
 // Decode hands the reply to the requests. It reports false if nothing ran, because a limit's period
 // has passed: then it has replaced the limits, and the decision is to be sent again.
 func (d *Decision) Decode() (decided bool, err error) {
+	if d.isBrief(d.reply) {
+		d.requests[0].SettleBrief(d.reply)
+		return true, nil
+	}
 	now, passed := periodPassed(d.reply)
 	if !passed {
 		return true, d.decode()
@@ -158,10 +162,6 @@ func (d *Decision) isBrief(reply []int64) bool {
 
 func (d *Decision) decode() error {
 	reply := d.reply
-	if d.isBrief(reply) {
-		d.requests[0].SettleBrief(reply)
-		return nil
-	}
 	for i := range d.requests {
 		rest, ok := d.requests[i].Settle(reply)
 		if !ok {

@@ -46,7 +46,6 @@ func (s *Servers) Do(ctx context.Context, k *Call) error {
 	if err := ctx.Err(); err != nil {
 		return request.Unsent{Err: err}
 	}
-	k.alone = false
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		n := s.nodeOf(ctx, k.Outermost)
 		if !k.Insists && n.isOpen() {
@@ -87,7 +86,6 @@ func (s *Servers) DoAll(ctx context.Context, calls []*Call, own bool) []error {
 	at := make(map[*node][]*Call)
 	for _, k := range calls {
 		n := s.nodeOf(ctx, k.Outermost)
-		k.alone = false
 		at[n] = append(at[n], k)
 	}
 	var others sync.WaitGroup
