@@ -136,9 +136,7 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *core.ManualClock, key core.
 		if err != nil || d.Cause != nil {
 			t.Fatalf("step %d, %s: %v, cause %v", i, s.do, err, d.Cause)
 		}
-		if got := prefix + describe(d.At(0)); got != s.want {
-			t.Errorf("step %d, %s:\n got %s\nwant %s", i, s.do, got, s.want)
-		}
+		gatetest.Equal(t, prefix+describe(d.At(0)), s.want, "step %d, %s", i, s.do)
 	}
 }
 

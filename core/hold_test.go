@@ -108,7 +108,7 @@ func TestHoldExpires(t *testing.T) {
 				r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
 				test.do(t, r, c)
 				wantUsed(t, g, p, key, test.used)
-				gatetest.Equal(t, (expired.Load() > 0), test.expired, "told of an expired hold")
+				gatetest.Equal(t, expired.Load() > 0, test.expired, "told of an expired hold")
 			})
 		})
 	}

@@ -181,9 +181,7 @@ func TestCredentials(t *testing.T) {
 			for _, row := range c.rows {
 				key, err := c.key(request(row.change))
 				if row.client == noKey || row.client == ambiguous {
-					if outcome := outcomeOf(key, err); outcome != row.client {
-						t.Errorf("%s: got %s, want %s", row.name, outcome, row.client)
-					}
+					gatetest.Equal(t, outcomeOf(key, err), row.client, "%s: got", row.name)
 					continue
 				}
 				if err != nil || len(key) != 22 {

@@ -134,7 +134,7 @@ func TestFreeSlotTakesNoRecheck(t *testing.T) {
 	admit().Finish(forged(), http.StatusOK) // loads the scripts
 	before := s.Calls(t, "evalsha", "eval")
 	x := admit()
-	gatetest.Equal(t, (s.Calls(t, "evalsha", "eval") - before), 1, "scripts for the block and a free slot")
+	gatetest.Equal(t, s.Calls(t, "evalsha", "eval")-before, 1, "scripts for the block and a free slot")
 	x.Finish(forged(), http.StatusOK)
 }
 
@@ -653,7 +653,7 @@ func TestAllowAndDeny(t *testing.T) {
 	}
 	for i, want := range []string{"200 ", "429 1", "429 3600"} { // admitted, denied by the limit, blocked
 		r := at("10.0.1.1")
-		gatetest.Equal(t, (r.Status[:4] + r.Header.Get("Retry-After")), want, "request %d", i)
+		gatetest.Equal(t, r.Status[:4]+r.Header.Get("Retry-After"), want, "request %d", i)
 	}
 }
 

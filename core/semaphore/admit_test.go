@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -35,9 +36,7 @@ func checkUsed(t *testing.T, g *core.Gate, want int64, charges ...core.Charge) {
 	t.Helper()
 	d := peek(t, g, charges...)
 	for i := range d.Len() {
-		if r := d.At(i); r.Used != want {
-			t.Errorf("%d used, want %d", r.Used, want)
-		}
+		gatetest.Equal(t, d.At(i).Used, want, "used")
 	}
 }
 
@@ -75,9 +74,7 @@ func TestAdmitTakesSlotAndChargesOrNeither(t *testing.T) {
 				checkUsed(t, g, 1, two)
 
 				// No slot is left: nothing is spent or held, and the results say what could be spent.
-				if _, err := g.Decide(t.Context(), held); err != nil {
-					t.Fatal(err)
-				}
+				gatetest.Must(g.Decide(t.Context(), held))(t)
 				var full *semaphore.FullError
 				none, d, err := s.Admit(t.Context(), ask, two, shadow, tight, held)
 				if none != nil || !errors.As(err, &full) || full.InUse != 1 || full.Limit != 1 || full.Queue {

@@ -81,9 +81,7 @@ func TestReleaseFollowsItsAcquire(t *testing.T) {
 			}
 		}
 		release := func(id string) {
-			if err := leases.Release(t.Context(), "{"+id+"}", []string{id}); err != nil {
-				t.Error(err)
-			}
+			gatetest.Worked(t, leases.Release(t.Context(), "{"+id+"}", []string{id}))
 		}
 		acquire(t.Context(), "first") // from then on the server is known to be quick
 		release("first")
@@ -140,9 +138,7 @@ func TestThirdRoundTripIsForLeases(t *testing.T) {
 		go decide("b")
 		second := sends(1)
 		release := func() {
-			if err := redisstore.NewLeases(s).Release(t.Context(), "{k}", []string{"id"}); err != nil {
-				t.Error(err)
-			}
+			gatetest.Worked(t, redisstore.NewLeases(s).Release(t.Context(), "{k}", []string{"id"}))
 		}
 		go release()
 		third := sends(1)

@@ -175,7 +175,7 @@ func TestFaultsOfConfig(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "Config.Spans") || !strings.Contains(err.Error(), "Config.MaxTenants") {
 		t.Error(err)
 	}
-	gatetest.Equal(t, (otelgate.Spans(9).String() + otelgate.SpansNone.String()), "unknownnone", "got")
+	gatetest.Equal(t, otelgate.Spans(9).String()+otelgate.SpansNone.String(), "unknownnone", "got")
 	// Without an SDK the providers of package otel do nothing.
 	if signals, err := otelgate.New(otelgate.Config{}); err != nil {
 		t.Error(err)

@@ -255,7 +255,7 @@ func TestErrorEventOfEveryFormat(t *testing.T) {
 			tap := newTap(format, "", "", false)
 			whole := append(bytes.Clone(part), part...)
 			gatetest.Must(tap.Write(whole[:len(part)+cut], false, nil))(t)
-			gatetest.Equal(t, tap.Between(), (cut == 0), "%v, cut at %d: between is", format, cut)
+			gatetest.Equal(t, tap.Between(), cut == 0, "%v, cut at %d: between is", format, cut)
 			rest := whole[len(part)+cut:]
 			if n, err := tap.Write(append(bytes.Clone(rest), part...), true, nil); n != len(rest) || err != nil {
 				t.Errorf("%v, cut at %d: the rest is %d bytes, %v, want %d", format, cut, n, err, len(rest))
