@@ -47,14 +47,14 @@ func (s *Store) decide(r *request.Request) error {
 		case d.charges[i].State.Empty():
 			s.of(c).remove(c.StateHash(), c.Key, c.Suffix)
 		case d.fresh&(1<<i) != 0:
-			s.of(c).add(c.StateHash(), entry{key: c.Key, suffix: c.Suffix, state: d.charges[i].State}, now)
+			s.of(c).add(c.StateHash(), record{key: c.Key, suffix: c.Suffix, state: d.charges[i].State}, now)
 		}
 	}
 	r.Buffer = reply
 	_, _ = r.Settle(reply) // the model's replies are complete
 	if c := r.Charges[0]; len(r.Answer) > 0 && c.Receipt() != 0 {
 		in := s.of(c)
-		e := in.entry(c.StateHash(), c.Key, c.Suffix)
+		e := in.record(c.StateHash(), c.Key, c.Suffix)
 		e.answer, e.next = &answer{r.Answer, now + r.AnswerFor}, nil
 		in.remove(c.StateHash(), c.Key, c.Suffix)
 		in.add(c.StateHash(), e, now)
@@ -106,7 +106,7 @@ func beside(c *request.Charge, k *algorithm.Kept, hold string) *algorithm.Kept {
 	return k
 }
 
-// keepBeside keeps the entries of states that something is kept beside, and returns their charges.
+// keepBeside keeps the records of states that something is kept beside, and returns their charges.
 func (s *Store) keepBeside(
 	d *decision, now int64, r *request.Request, changed uint32,
 ) (done uint32) {
@@ -116,7 +116,7 @@ func (s *Store) keepBeside(
 		if k == nil || k.Holds == nil && k.Adjustments == nil {
 			continue
 		}
-		e := entry{key: c.Key, suffix: c.Suffix, state: d.charges[i].State, kept: k}
+		e := record{key: c.Key, suffix: c.Suffix, state: d.charges[i].State, kept: k}
 		if k.Gone || changed&bit != 0 && e.state.Empty() || d.fresh&^changed&bit != 0 {
 			e.state = nil
 		}

@@ -15,19 +15,19 @@ const evictionSample = 16
 // exhaust many others.
 type shard struct {
 	sync.Mutex
-	keys map[uint64]entry // by the hash of key and suffix
+	keys map[uint64]record // by the hash of key and suffix
 	most int
 
 	_ [104]byte // processors fetch cache lines in pairs
 }
 
-// entry is the state of one key and suffix. Entries of equal hashes form a list.
-type entry struct {
+// record is the state of one key and suffix. Records of equal hashes form a list.
+type record struct {
 	key, suffix string
 	state       algorithm.State // or nil, if there is only what is kept beside it
 	kept        *algorithm.Kept // or nil
 	answer      *answer         // or nil
-	next        *entry
+	next        *record
 }
 
 // answer is the answer of a request, and until when it is kept.
@@ -36,8 +36,8 @@ type answer struct {
 	until int64
 }
 
-// expires returns when nothing of the entry counts any more.
-func (e *entry) expires() int64 {
+// expires returns when nothing of the record counts any more.
+func (e *record) expires() int64 {
 	last := e.kept.Expires()
 	if e.state == nil {
 		return last
@@ -46,7 +46,7 @@ func (e *entry) expires() int64 {
 }
 
 // spent returns the used part of the limit. What a caller has adjusted is lost last.
-func (e *entry) spent(now int64) float64 {
+func (e *record) spent(now int64) float64 {
 	if e.kept.IsAdjusted() {
 		return 1
 	}
@@ -58,24 +58,24 @@ func (e *entry) spent(now int64) float64 {
 
 // find returns the state of a key and what is kept beside it, or nil.
 func (s *shard) find(hash uint64, key, suffix string) (algorithm.State, *algorithm.Kept) {
-	e := s.entry(hash, key, suffix)
+	e := s.record(hash, key, suffix)
 	return e.state, e.kept
 }
 
-// entry returns the entry of a key, or an empty one.
-func (s *shard) entry(hash uint64, key, suffix string) entry {
+// record returns the record of a key, or an empty one.
+func (s *shard) record(hash uint64, key, suffix string) record {
 	e, ok := s.keys[hash]
 	for ok && (e.key != key || e.suffix != suffix) {
 		if e.next == nil {
-			return entry{}
+			return record{}
 		}
 		e = *e.next
 	}
 	return e
 }
 
-// each calls f with each entry, under the lock.
-func (s *shard) each(f func(*entry)) {
+// each calls f with each record, under the lock.
+func (s *shard) each(f func(*record)) {
 	s.Lock()
 	defer s.Unlock()
 	for _, first := range s.keys {
@@ -85,8 +85,8 @@ func (s *shard) each(f func(*entry)) {
 	}
 }
 
-// add keeps the entry of a new key, and makes room for it.
-func (s *shard) add(hash uint64, e entry, now int64) {
+// add keeps the record of a new key, and makes room for it.
+func (s *shard) add(hash uint64, e record, now int64) {
 	if len(s.keys) >= s.most {
 		s.evict(now)
 	}

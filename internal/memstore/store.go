@@ -23,7 +23,7 @@ type Store struct {
 func New(maxKeys int, clock func() int64) *Store {
 	s := &Store{clock: clock}
 	for i := range s.shards {
-		s.shards[i].keys = make(map[uint64]entry)
+		s.shards[i].keys = make(map[uint64]record)
 		s.shards[i].most = (maxKeys + shards - 1) / shards
 	}
 	return s
@@ -40,7 +40,7 @@ func (s *Store) Answer(_ context.Context, c *request.Charge) ([]byte, error) {
 	in := s.of(c)
 	in.Lock()
 	defer in.Unlock()
-	if e := in.entry(c.StateHash(), c.Key, c.Suffix); e.answer != nil && s.clock() < e.answer.until {
+	if e := in.record(c.StateHash(), c.Key, c.Suffix); e.answer != nil && s.clock() < e.answer.until {
 		return bytes.Clone(e.answer.text), nil
 	}
 	return nil, nil
@@ -55,7 +55,7 @@ func (s *Store) Reset(_ context.Context, c *request.Charge) error {
 	in.remove(c.StateHash(), c.Key, c.Suffix)
 	if kept.IsAdjusted() {
 		kept.Holds = nil
-		in.add(c.StateHash(), entry{key: c.Key, suffix: c.Suffix, kept: kept}, s.clock())
+		in.add(c.StateHash(), record{key: c.Key, suffix: c.Suffix, kept: kept}, s.clock())
 	}
 	return nil
 }
@@ -93,6 +93,6 @@ func (s *Store) Scan(
 // f must not use the store.
 func (s *Store) Each(f func(key, suffix string, state algorithm.State, kept *algorithm.Kept)) {
 	for i := range s.shards {
-		s.shards[i].each(func(e *entry) { f(e.key, e.suffix, e.state, e.kept) })
+		s.shards[i].each(func(e *record) { f(e.key, e.suffix, e.state, e.kept) })
 	}
 }
