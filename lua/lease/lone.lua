@@ -5,7 +5,7 @@
 -- release unfolds the text into the keys of lua/lease/lease.lua.
 --
 -- After the last release the text is "token 0 0 - 0 1 - - - 1 1", a holder whose lease has ended. It
--- lives for at least five minutes, so that tokens rise even if Redis's clock steps back.
+-- lives until five minutes after the lease at least, so that tokens rise even if Redis's clock steps back.
 --
 -- KEYS, ARGV  as in lua/lease/lease.lua, from key and from at to last
 -- stamp       the text of now
