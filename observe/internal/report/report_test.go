@@ -319,3 +319,12 @@ func TestModelsAsLabels(t *testing.T) {
 		})
 	}
 }
+
+func TestPrometheusNames(t *testing.T) {
+	for s, want := range map[*series.Series]string{
+		series.Requests: "headgate_requests_total", series.RoundTripTime: "headgate_round_trip_time_seconds_total",
+		series.TimeInQueue: "headgate_request_time_in_queue_seconds", series.CircuitOpen: "headgate_circuit_open",
+	} {
+		gatetest.Equal(t, s.Prometheus(), want, "%s", s.Name)
+	}
+}
