@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -41,65 +40,6 @@ func waitInBulk(t *testing.T, g *core.Gate) {
 	}
 	fmt.Println("waits")
 	all.Wait()
-}
-
-// overload asks for its part of three times the limit in the foreground, with a patience of half a second,
-// and returns how many calls were admitted.
-func overload(t *testing.T, g *core.Gate) (admitted int) {
-	l := bulkLimiter(t, g)
-	ticks := time.NewTicker(processes * time.Second / (3 * bulkRate))
-	defer ticks.Stop()
-	for range 10 * 3 * bulkRate / processes {
-		<-ticks.C
-		r, d, err := l.Reserve(t.Context(), time.Second/2, newKey(t, "account"), 1)
-		if err != nil || d.Cause != nil {
-			t.Error(err, d.Cause)
-		}
-		if r != nil {
-			admitted++
-		}
-	}
-	return admitted
-}
-
-// While four processes ask for three times the limit in the foreground, background calls are served within
-// their patience.
-func TestProcessesServeTheBackground(t *testing.T) {
-	if !gatetest.Long() {
-		t.Skip("takes 10 s; TestBackgroundDoesNotStarve is the same in memory")
-	}
-	t.Parallel()
-	s := redistest.Start(t)
-	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
-	l, key := bulkLimiter(t, g), newKey(t, "account")
-	children := startProcesses(t, s)
-	for _, c := range children {
-		gatetest.Must(fmt.Fprintln(c.in, "overload"))(t)
-	}
-	ctx, cancel := context.WithTimeout(core.WithBackground(t.Context()), 8*time.Second)
-	defer cancel()
-	var all sync.WaitGroup
-	waits := make([]time.Duration, 20)
-	for i := range waits {
-		all.Go(func() {
-			start := time.Now()
-			if _, err := l.Wait(ctx, key); err != nil {
-				t.Error(err)
-			}
-			waits[i] = time.Since(start).Round(time.Millisecond)
-		})
-	}
-	all.Wait()
-	admitted := int64(0)
-	for _, c := range children {
-		n := gatetest.Must(c.answer(func(string) {}))(t)
-		admitted += n
-	}
-	if offered := int64(10 * 3 * bulkRate); admitted > offered/2 {
-		t.Errorf("%d of %d foreground calls were admitted, which is no overload", admitted, offered)
-	}
-	slices.Sort(waits)
-	t.Logf("%d foreground calls were admitted; background calls with a patience of 8 s waited %v", admitted, waits)
 }
 
 // Four processes have 15 bulk calls each that wait at the limit of one account. What an interactive call

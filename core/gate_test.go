@@ -515,33 +515,3 @@ func TestDeniedReservationNamesOnlyDenyingCharges(t *testing.T) {
 		})
 	}
 }
-
-func TestDenialNamesEveryDenyingPolicy(t *testing.T) {
-	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		for _, split := range []bool{false, true} {
-			if split {
-				g.SplitByOutermost()
-			}
-			var charges []core.Charge
-			for i := range 6 {
-				limit := core.TokenBucket{Rate: 1, Per: time.Duration(i+1) * time.Minute, Burst: int64(1 + i%2)}
-				charges = append(charges, core.Charge{
-					Policy: limited(t, fmt.Sprintf("p%d", i), limit), Key: newKey(t, fmt.Sprint(split, i/2)), Cost: 1,
-				})
-			}
-			decide(t, g, charges...)
-			d, err := g.Decide(context.Background(), charges...)
-			if err != nil || d.Allowed {
-				t.Fatal(show(d), err)
-			}
-			for i := range d.Len() {
-				if r := d.At(i); r.Allowed != (i%2 == 1) {
-					t.Errorf("split %v: result %d: %+v", split, i, r)
-				}
-			}
-			// The slowest policy that denies is number 4, which waits for 5 minutes.
-			gatetest.Equal(t, d.RetryAfter(), 5*time.Minute, "split %v: wait", split)
-		}
-	})
-}

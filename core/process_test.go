@@ -151,9 +151,6 @@ func TestDecidingProcess(t *testing.T) {
 			waitInBulk(t, g)
 			fmt.Println("admitted", bulk)
 			continue
-		case "overload":
-			fmt.Println("admitted", overload(t, g))
-			continue
 		case "seed":
 			fmt.Println("admitted", seedAndSpend(t, g))
 			continue

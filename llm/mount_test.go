@@ -108,29 +108,6 @@ func TestContextOfTheHandler(t *testing.T) {
 	}
 }
 
-// A Meter counts every request that it is given: twice if it is mounted twice, and those that a
-// handler makes with its own context.
-func TestMeterCountsEveryRequest(t *testing.T) {
-	r := newRig(t, core.UnitTokens, 1000, nil)
-	inner := r.meter.Handler(http.HandlerFunc(chat(7, 11)))
-	r.serve(r.meter.Handler(inner))
-	if body := read(t, r.post(chatPath, streamed)); strings.Contains(body, "prompt_tokens") ||
-		strings.Count(body, "word") != 11 {
-		t.Errorf("the client was sent %s", body)
-	}
-	<-r.reports
-	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18+18)
-	r.handle(func(w http.ResponseWriter, q *http.Request) {
-		part := r.request(chatPath, streamed).WithContext(q.Context())
-		part.RequestURI = ""
-		inner.ServeHTTP(httptest.NewRecorder(), part)
-		fmt.Fprint(w, `{"usage":{"prompt_tokens":1,"completion_tokens":1}}`)
-	})
-	read(t, r.post(chatPath, streamed))
-	<-r.reports
-	r.want(llm.OutcomeReported, llm.Usage{Input: 1, Output: 1}, 36+18+2)
-}
-
 type tenantName struct{}
 
 // Observe receives one event for an admitted request, with the request as the handlers around the

@@ -11,9 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
@@ -146,37 +144,6 @@ func TestOutboundEndings(t *testing.T) {
 			}
 			client.wantUsed(name, c.counts)
 		})
-	}
-}
-
-// A second sending that breaks off keeps its estimate, and the refusal before it counts nothing.
-func TestOutboundRetryWithoutAResponse(t *testing.T) {
-	var sent atomic.Int64
-	settled := make(chan error, 2)
-	c := newClient(t, core.UnitTokens, llm.OutboundConfig{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if sent.Add(1) > 1 {
-			panic(http.ErrAbortHandler)
-		}
-		w.Header().Set("Retry-After-Ms", "1")
-		w.WriteHeader(http.StatusTooManyRequests)
-	}), func(cfg *outbound.Config) {
-		cfg.MaxWait, cfg.Retry = time.Minute, outbound.Retry{Max: 1}
-		cfg.Gate = gatetest.Memory(t, core.Config{Observe: func(_ context.Context, e core.Event) {
-			if e, ok := e.(*core.ReservationEvent); ok {
-				settled <- e.Err
-			}
-		}})
-	})
-	if res, err := c.post(t.Context(), chatPath, fmt.Sprintf(chatOf, 50, "")); err == nil {
-		t.Error(res.Status)
-	}
-	for range 2 {
-		if err := <-settled; err != nil {
-			t.Error(err)
-		}
-	}
-	if n, used := sent.Load(), c.used(); n != 2 || used != 4+50 {
-		t.Errorf("sent %d times, %d tokens used", n, used)
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httptrace"
-	"net/textproto"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -169,33 +167,6 @@ func TestDrainEnds(t *testing.T) {
 	})
 }
 
-// An informational response passes before the response, and the limits are in the response only.
-func TestInformationalResponse(t *testing.T) {
-	r := newRig(t, core.UnitTokens, 1000, nil)
-	r.answer = func(w http.ResponseWriter, q *http.Request) {
-		w.Header().Set("Link", "</style.css>")
-		w.WriteHeader(http.StatusEarlyHints)
-		chat(7, 11)(w, q)
-	}
-	informed := 0
-	meter := r.meter.Handler(proxyTo(t, r.upstream))
-	r.serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		w.Header().Set("X-Request-Id", "1")
-		meter.ServeHTTP(w, q)
-	}))
-	q := r.request(chatPath, streamed)
-	response, err := plainClient.Do(q.WithContext(httptrace.WithClientTrace(q.Context(), &httptrace.ClientTrace{
-		Got1xxResponse: func(int, textproto.MIMEHeader) error { informed++; return nil },
-	})))
-	gatetest.NoError(t, err)
-	read(t, response)
-	if h := response.Header; informed != 1 || h.Get("X-Ratelimit-Remaining-Tokens") != "947" ||
-		h.Get("X-Request-Id") != "1" {
-		t.Errorf("%d informational responses, then %v", informed, h)
-	}
-	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)
-}
-
 // A stream whose slot is lost is stopped, whether its client would be drained or not.
 func TestLostSlotStopsTheStream(t *testing.T) {
 	for _, c := range []struct {
@@ -240,33 +211,6 @@ func TestLostSlotStopsTheStream(t *testing.T) {
 			t.Errorf("%+v: %+v", c, report)
 		}
 	}
-}
-
-// A stream keeps what it holds, its running charges included, and settles it after an hour as after
-// a second. It needs no slot for that.
-func TestStreamKeepsItsHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate := core.Must(core.NewMemory(core.Config{}))
-		defer func() { _ = gate.Close(t.Context()) }()
-		p := policy("budget", core.UnitTokens, 1000)
-		m := core.Must(llm.New(llm.Config{
-			Guard: nethttp.Config{Gate: gate}, Budgets: []llm.Budget{{Policy: p, Key: tenant}}, ChargeEvery: 10,
-		}))
-		q := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(small)) // 3 + 5
-		q.Header.Set("X-Tenant", "acme")
-		charge := core.Charge{Policy: p, Key: core.Must(core.NewKey(core.Must(tenant(q)))), Cost: core.NoCost}
-		used := func() int64 {
-			d := gatetest.Must(gate.Peek(t.Context(), charge))(t)
-			return d.At(0).Used
-		}
-		m.Handler(events(6, func(w http.ResponseWriter, r *http.Request) {
-			time.Sleep(time.Hour)
-			gatetest.Equal(t, used(), 18, "units are used after an hour")
-			chat(7, 11)(w, r)
-		})).ServeHTTP(httptest.NewRecorder(), q)
-		time.Sleep(time.Hour)
-		gatetest.Equal(t, used(), 18, "units are used afterwards")
-	})
 }
 
 // What is held goes back if nobody renews it, as when its process has died: the estimate and the

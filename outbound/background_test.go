@@ -1,7 +1,6 @@
 package outbound_test
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -100,46 +99,4 @@ func TestBackground(t *testing.T) {
 
 func limits(all ...func(*testing.T, *core.Gate, *outbound.Config)) []func(*testing.T, *core.Gate, *outbound.Config) {
 	return all
-}
-
-// A request of background work ends its wait with its context, and lets the next one ask.
-func TestBackgroundLeavesTheLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sent := make(chan string, 10)
-		tr := transport(t, outbound.Config{
-			Gate: gatetest.Memory(t, core.Config{}), MaxWait: time.Hour,
-			Rules: []outbound.Rule{{
-				Policy: gatetest.Limited(t, "a", core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 1}), Key: outbound.ByHost,
-			}},
-			Base: roundTripper(func(r *http.Request) (*http.Response, error) {
-				sent <- r.URL.Path[1:]
-				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
-			}),
-		})
-		back := core.WithBackground(t.Context())
-		short, cancel := context.WithTimeout(back, 90*time.Second)
-		defer cancel()
-		var all sync.WaitGroup
-		for _, name := range []string{"first", "gone", "next"} {
-			ctx := back
-			if name == "gone" {
-				ctx, cancel = context.WithCancel(short)
-			}
-			all.Go(func() {
-				res, err := tr.RoundTrip(request(t, ctx, "http://upstream/"+name))
-				if (err != nil) != (name == "gone") {
-					t.Errorf("%s: %v", name, err)
-				} else if err == nil {
-					_ = res.Body.Close()
-				}
-			})
-			synctest.Wait()
-		}
-		gatetest.Equal(t, tr.Waiting(), 2, "requests wait")
-		cancel()
-		all.Wait()
-		if first, second := <-sent, <-sent; first != "first" || second != "next" || tr.Waiting() != 0 {
-			t.Errorf("%s and %s were sent, %d wait", first, second, tr.Waiting())
-		}
-	})
 }

@@ -140,24 +140,6 @@ func TestPoolSticks(t *testing.T) {
 	}
 }
 
-// A busy upstream is left for the next one of the value's own order, and taken again when it has
-// room.
-func TestPoolStickyIsNoQueue(t *testing.T) {
-	eachGate(t, func(t *testing.T, g *core.Gate) {
-		u := serve(t, keys)
-		one := core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 1}
-		p := pool(t, outbound.PoolConfig{Upstreams: accounts(t, g, one, one, one), Sticky: func(*http.Request) string { return "x" }})
-		seen := make(map[string]bool)
-		for range 3 {
-			text, err := ask(t, p, u.URL, "")
-			if err != nil || seen[text] {
-				t.Fatalf("%q, %v after %v", text, err, seen)
-			}
-			seen[text] = true
-		}
-	})
-}
-
 // A refusal is returned, or sent to the next upstream if the pool is told to and the body can be
 // had again.
 func TestPoolRetries(t *testing.T) {

@@ -148,25 +148,6 @@ func TestHeaders(t *testing.T) {
 	eventually(t, "failures cost nothing", func() bool { return r.spent(t, "acme", "spend") == 0 })
 }
 
-func TestExhaustedBudget(t *testing.T) {
-	t.Parallel()
-	limits := generous
-	limits.MicroDollarsPerMonth = 2500 // enough for one estimate, and not for another after it
-	r := start(t, withPlan(t, limits))
-	readAll(t, r.send(t, ann))
-	eventually(t, "the first is settled", func() bool { return r.spent(t, "acme", "spend") == transcriptCost })
-	refused := r.send(t, bob)
-	body := readAll(t, refused)
-	if refused.StatusCode != http.StatusTooManyRequests || !strings.Contains(body, `"code":"insufficient_quota"`) ||
-		refused.Header.Get("X-Should-Retry") != "false" { // Retry-After is absent until the month's last day
-		t.Errorf("status %d, %s, %v", refused.StatusCode, body, refused.Header)
-	}
-	other := r.send(t, eve)
-	if readAll(t, other); other.StatusCode != http.StatusOK {
-		t.Errorf("another tenant: status %d", other.StatusCode)
-	}
-}
-
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	m, env := startModel(t)
@@ -271,24 +252,6 @@ func TestKilledReplicaFreesItsSlots(t *testing.T) {
 		}
 	}
 	s.empty()
-}
-
-// Without Redis no money is spent: requests are refused with 503, and the page says why.
-func TestRedisDown(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	r := start(t, withPlan(t, generous), "REDIS_URL=redis://"+server.Addr)
-	gatetest.Need(t, r.send(t, ann).StatusCode, http.StatusOK, "status")
-	server.Kill()
-	eventually(t, "the feed says so", func() bool {
-		return r.feed(t).Notice == "The limits cannot be read: Redis does not answer."
-	})
-	response := r.send(t, ann)
-	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
-		t.Errorf("status %d, %v", response.StatusCode, response.Header)
-	}
-	server.Restart()
-	eventually(t, "requests pass again", func() bool { return r.send(t, ann).StatusCode == http.StatusOK })
 }
 
 // A replica that stops lets running streams go on, and refuses queued and new requests.

@@ -284,42 +284,6 @@ func TestGoogleRetriesWhereItIsTold(t *testing.T) {
 	})
 }
 
-func TestSDKReadsAWholeAnswer(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		format, text, answer string
-		input, output        int64
-		used                 llm.Usage
-	}{
-		"google-genai": {"gemini", "ok", recorded(t, "testdata/llmcases/gemini-json/response.json"), 12928, 380,
-			llm.Usage{Input: 640, CacheRead: 12288, Output: 1000, Reasoning: 620}},
-		"ollama-js": {"ollama", "ok", `{"model":"model-1","created_at":"2026-01-01T00:00:01Z",` +
-			`"message":{"role":"assistant","content":"ok","thinking":"hm"},"done":true,"done_reason":"stop",` +
-			`"total_duration":900,"prompt_eval_count":26,"eval_count":8}`, 26, 8, llm.Usage{Input: 26, Output: 8}},
-	} {
-		only(t, name, func(t *testing.T, s sdk) {
-			g := newGateway(t, inMemory(core.NewManualClock(noon).Now), monthly(1_000_000),
-				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					w.Header().Set("Content-Type", "application/json")
-					_, _ = io.WriteString(w, c.answer) // the client may be gone
-				}))
-			whole := call(c.format, "whole")
-			r := whole(t, g.url)
-			if r.Error != nil || r.Text != c.text || r.Input != c.input || r.Output != c.output {
-				t.Errorf("%+v, %+v", r, r.Error)
-			}
-			if report := <-g.reports; report.Outcome != llm.OutcomeReported || report.Usage != c.used {
-				t.Errorf("settled as %+v", report)
-			}
-			gatetest.Equal(t, g.left(), 1_000_000-c.used.Total(), "tokens are left")
-			g.beforeEach(func(r *http.Request, _ int) { g.exhaust(r, 1_000_000-c.used.Total()) })
-			r = whole(t, g.url)
-			r.expect(t, refusal(s.format, s.limited, http.StatusTooManyRequests))
-			g.expect(http.StatusOK, http.StatusTooManyRequests)
-		})
-	}
-}
-
 // tries are how often each client of retry.mjs asks at most, by its own defaults. The SDKs of model APIs
 // heed X-Should-Retry.
 var tries = map[string]int{"got": 3, "ky": 3, "axios-retry": 4, "openai": 1, "anthropic": 1}
@@ -436,34 +400,6 @@ func outboundClient(t *testing.T, p *provider.Provider, change func(*outbound.Co
 	change(&cfg)
 	tr := gatetest.Must(outbound.New(cfg))(t)
 	return &http.Client{Transport: tr}, u.URL, sent
-}
-
-// An SDK that is given the client works as ever, and a request that waits for room looks like a slow
-// one to it: nothing is retried.
-func TestOutboundSDKs(t *testing.T) {
-	t.Parallel()
-	for _, s := range outboundSDKs {
-		t.Run(s.name, func(t *testing.T) {
-			p := provider.New(provider.Config{
-				Form: s.form, Limits: []provider.Limit{{Unit: provider.Requests, N: 5, Per: time.Second, Burst: 2}},
-				Usage: func(provider.Request) (int64, int64) { return 11, 22 },
-			})
-			client, url, sent := outboundClient(t, p, func(cfg *outbound.Config) {
-				cfg.Rules = append(cfg.Rules, outbound.Rule{
-					Policy: core.Must(core.NewPolicy(core.PolicyConfig{Name: "requests", Algorithm: core.TokenBucket{Rate: 5, Per: time.Second, Burst: 1}})),
-					Key:    outbound.ByModel,
-				})
-			})
-			for range 4 {
-				if r := s.stream(client)(t, url, true); r.Text != "hello" || r.Input+r.Output != 33 || r.err != nil {
-					t.Fatalf("%+v", r)
-				}
-			}
-			if n := p.Counts(); n.Accepted != 4 || n.Refused > 0 || len(sent) != 4 {
-				t.Errorf("%+v, %d events", n, len(sent))
-			}
-		})
-	}
 }
 
 // A refusal that the SDK sees makes it wait as the provider says, and its retry finds the cooldown
