@@ -172,24 +172,6 @@ func TestBlockFaults(t *testing.T) {
 	gatetest.Is(t, list.Forget(ctx, core.Key{}), core.ErrKey, "no key")
 }
 
-// A process that has begun a cooldown heeds it while Redis does not answer.
-func TestCooldownDuringOutage(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
-	key, growth := newKey(t, "k"), core.Block{Strikes: 1, Within: time.Second, For: time.Second}
-	p := limited(t, "p", growth)
-	if rest, err := cool(t.Context(), g, p, key, growth, hub.Cooldown{For: time.Hour, Reason: 3}); rest != time.Hour || err != nil {
-		t.Errorf("%v, %v", rest, err)
-	}
-	s.Stop()
-	defer s.Continue()
-	d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: core.NoCost})
-	if d.Allowed || d.Source != core.SourceLocal || reason(d.At(0)) != 3 || err != nil {
-		t.Errorf("%s, %v", show(d), err)
-	}
-}
-
 // While Redis does not answer, a Local process blocks keys alone.
 func TestBlockDuringOutage(t *testing.T) {
 	t.Parallel()

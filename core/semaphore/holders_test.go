@@ -125,18 +125,6 @@ func TestLongMetaIsCut(t *testing.T) {
 	}
 }
 
-// While Redis is down nobody knows what holders take.
-func TestUsageDuringOutage(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
-	sem := newSemaphore(t, g, semaphore.Config{})
-	s.Stop()
-	if used, err := sem.Usage(t.Context(), newKey(t, "acme")); err == nil || used != nil {
-		t.Errorf("slots: %v, %v", err, used)
-	}
-}
-
 // Holders count at each of their levels by their weight. Waiters and holders whose lease has ended
 // do not count.
 func TestSemaphoreUsage(t *testing.T) {
