@@ -225,6 +225,31 @@ func TestConcurrencySkips(t *testing.T) {
 	}
 }
 
+func TestConcurrencyDuringOutage(t *testing.T) {
+	for mode, want := range map[core.FailureMode][]int{
+		core.FailLocal: {200, 200, 429}, core.FailOpen: {200, 200, 200}, core.FailClosed: {503, 503, 503},
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			o := newRunning(t, guard(t, nethttp.Config{Slot: &nethttp.Slot{
+				Semaphore: newSemaphore(t, dead(t), semaphore.Config{OnFailure: mode}),
+				Caps:      []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 2}},
+			}}))
+			running := 0
+			for i, status := range want {
+				if status == 200 {
+					o.enter()
+					running++
+				} else if r := o.refused(); r.StatusCode != status || r.Header.Get("Retry-After") == "" {
+					t.Errorf("request %d: status %d, want %d; %v", i, r.StatusCode, status, r.Header)
+				}
+			}
+			for range running {
+				o.leave()
+			}
+		})
+	}
+}
+
 // A panic in OnQueue or in Observe holds no slot and spends nothing.
 func TestPanicsOfHooksSpendNothing(t *testing.T) {
 	for name, c := range map[string]struct {
