@@ -213,6 +213,13 @@ func (b *batchLockstep) manyCallers(n int) (merged int) {
 			a[i], a[j] = a[j], a[i]
 		}
 	})
+	return b.shared(n, asked)
+}
+
+// shared compares the answers to the requests of callers that share a script. It returns how many were
+// merged.
+func (b *batchLockstep) shared(n int, asked [2][]*core.ScriptRequest) (merged int) {
+	b.Helper()
 	order, merged, err := b.redis.DecideShared(b.Context(), asked[0])
 	noError(b, err)
 	for _, i := range order {
@@ -249,6 +256,32 @@ func TestScriptAgreesWithModelOnBatches(t *testing.T) {
 		if merged < operations(s)/20 {
 			t.Errorf("only %d callers merged", merged)
 		}
+	})
+}
+
+// Equal requests of many callers are charged at once, if they fit. Before that is known, no sum of their
+// costs is a time.
+func TestMergedCallersOfLongBuckets(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		b := &batchLockstep{lockstep: newLockstep(t, s)}
+		var asked [2][]*core.ScriptRequest
+		for range 30 {
+			for i, g := range []*core.Gate{b.redis, b.memory} {
+				var charges []core.Charge
+				for _, name := range []string{"century", "month"} {
+					policy := b.lockstep.policies[i][indexOf(name)]
+					charges = append(charges, core.Charge{Policy: policy, Key: b.lockstep.keys[0], Cost: 1})
+				}
+				a := gatetest.Must(g.NewRequest("decide", 0, charges...))(b)
+				a.WithoutReceipts()
+				asked[i] = append(asked[i], a)
+			}
+		}
+		if merged := b.shared(0, asked); merged == 0 {
+			t.Error("no callers merged")
+		}
+		b.compareStates()
 	})
 }
 

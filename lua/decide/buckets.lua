@@ -106,6 +106,7 @@ do
             if most < fit then
               fit = most
             end
+            whole = 0 -- nothing of this pass is kept, and the time of the entry stays below 2^53
           end
           --: charged
           if from < spot then
