@@ -29,8 +29,10 @@ func scripts() map[string][]string {
 	// The parts of more than one script.
 	clock := []string{"clock/clock.lua"}
 	decision := []string{"bundle/bundle.lua", "decide/decide.lua"}
-	lease := slices.Concat([]string{"lease/text.lua", "lease/publish.lua", "lease/take.lua", "lease/leave.lua", "lease/lone.lua"},
-		function("lease(KEYS, ARGV, now)", []string{"lease/lease.lua"}))
+	lease := slices.Concat(
+		[]string{"lease/text.lua", "lease/publish.lua", "lease/take.lua", "lease/leave.lua", "lease/lone.lua"},
+		function("lease(KEYS, ARGV, now)", []string{"lease/lease.lua"}),
+	)
 	return map[string][]string{
 		"decide":         slices.Concat(clock, []string{"local take"}, decision),
 		"window":         slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for window"}),

@@ -150,7 +150,8 @@ type slots interface {
 }
 
 // made is a Semaphore of New. Nothing but New makes one, so the linker drops what it does from a
-// program that makes no Semaphore, although a Guard may be given one. Such a program would be 290 kB larger.
+// program that makes no Semaphore, although a Guard may be given one. Such a program would be
+// 290 kB larger.
 type made struct{ *Semaphore }
 
 // Name returns the name of the semaphore.

@@ -95,7 +95,8 @@ var meant = [meanings]struct {
 	reason Reason
 	scope  Scope
 }{
-	brief: {Slow, Model}, spent: {Spent, Account}, daily: {Spent, Model}, large: {Slow, Request}, blocked: {Slow, Account}, loaded: {Loaded, Model}, slow: {Slow, Model},
+	brief: {Slow, Model}, slow: {Slow, Model}, loaded: {Loaded, Model}, large: {Slow, Request},
+	blocked: {Slow, Account}, spent: {Spent, Account}, daily: {Spent, Model},
 }
 
 // statuses are those with which servers refuse: what a status says alone, what it says with a wait, and
