@@ -52,7 +52,8 @@ type failure struct {
 }
 
 // readBody reads the error of a body. In JSON that is the object under error, or else the body. The
-// body may be a list, whose first item counts (Google, Salesforce). In XML it is the code (S3).
+// error of a 402 may be in another one (OpenRouter). The body may be a list, whose first item counts
+// (Google, Salesforce). In XML it is the code (S3).
 func (r *response) readBody(b []byte) {
 	b = bytes.TrimSpace(b)
 	if bytes.HasPrefix(b, []byte("<?xml")) || bytes.HasPrefix(b, []byte("<Error")) {
@@ -65,12 +66,14 @@ func (r *response) readBody(b []byte) {
 	if json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(b, []byte("[")))).Decode(&first) != nil {
 		return
 	}
-	var inner struct{ Error json.RawMessage }
-	var f failure
-	_ = json.Unmarshal(first, &inner) // it fills in what fits, as below
-	if len(inner.Error) > 0 && inner.Error[0] == '{' {
-		first = inner.Error
+	for depth := range 2 {
+		var inner struct{ Error json.RawMessage }
+		_ = json.Unmarshal(first, &inner) // it fills in what fits, as below
+		if bytes.HasPrefix(inner.Error, []byte("{")) && (depth == 0 || r.status == http.StatusPaymentRequired) {
+			first = inner.Error
+		}
 	}
+	var f failure
 	_ = json.Unmarshal(first, &f)
 	r.readFailure(&f)
 }

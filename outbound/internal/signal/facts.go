@@ -84,6 +84,7 @@ const (
 	daily                      // the day of a model is used up
 	large                      // the request alone is above the limit, which no wait changes
 	blocked                    // the account is too fast, whatever the model
+	relayed                    // a provider refuses the server itself, for a model
 	loaded                     // the provider has too much load
 	slow                       // the caller is too fast
 	quota                      // slow with a status of 429, and otherwise spent
@@ -96,7 +97,7 @@ var meant = [meanings]struct {
 	scope  Scope
 }{
 	brief: {Slow, Model}, slow: {Slow, Model}, loaded: {Loaded, Model}, large: {Slow, Request},
-	blocked: {Slow, Account}, spent: {Spent, Account}, daily: {Spent, Model},
+	blocked: {Slow, Account}, spent: {Spent, Account}, daily: {Spent, Model}, relayed: {Loaded, Model},
 }
 
 // statuses are those with which servers refuse: what a status says alone, what it says with a wait, and
@@ -201,6 +202,8 @@ var phrases = []struct {
 	// cline/cline#940; the second one anomalyco/opencode#12219)
 	{"fewer max_tokens", large}, {"can only afford 0.", spent},
 	{"prompt tokens limit exceeded", large}, {"max_tokens limit exceeded", large},
+	{"more credits are required to run this request", large}, // tailcallhq/forgecode#571
+	{"provider returned error", relayed},                     // also with a status of 402
 	// openrouter.ai/docs/api-reference/limits, 2026-11
 	{"rate limit exceeded: free-models-per-", blocked},
 }

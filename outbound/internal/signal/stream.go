@@ -111,6 +111,7 @@ func readError(h http.Header, told []byte, now time.Time) (status int, s Signal)
 		r.status = http.StatusTooManyRequests
 	case Refusal(r.code):
 		r.status = r.code
+		r.readBody(told) // as one of that status
 	}
 	return r.status, r.refusal(r.wait(http.Header{}))
 }
