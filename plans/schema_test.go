@@ -1,6 +1,7 @@
 package plans_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"os"
@@ -18,11 +19,16 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
+func schemaFile(t *testing.T) []byte {
+	t.Helper()
+	return gatetest.Must(os.ReadFile("plans.schema.json"))(t)
+}
+
 // compiledSchema returns the schema, which is a valid one.
 func compiledSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	c := jsonschema.NewCompiler()
-	doc := gatetest.Must(jsonschema.UnmarshalJSON(strings.NewReader(plans.Schema())))(t)
+	doc := gatetest.Must(jsonschema.UnmarshalJSON(bytes.NewReader(schemaFile(t))))(t)
 	gatetest.NoError(t, c.AddResource("plans.schema.json", doc))
 	return gatetest.Must(c.Compile("plans.schema.json"))(t)
 }
@@ -92,7 +98,7 @@ func TestSchemaHasTheFieldsOfTheParser(t *testing.T) {
 		object
 		Defs map[string]object `json:"$defs"`
 	}
-	gatetest.NoError(t, json.Unmarshal([]byte(plans.Schema()), &root))
+	gatetest.NoError(t, json.Unmarshal(schemaFile(t), &root))
 	var log object
 	gatetest.NoError(t, json.Unmarshal(root.Defs["sliding_log"].Properties["sliding_log"], &log))
 	limit := func(fields string) string { return "{default: a, plans: {a: {limits: {x: {" + fields + "}}}}}" }

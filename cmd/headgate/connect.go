@@ -47,13 +47,6 @@ func (c *connection) flags(root *cobra.Command) {
 	f.StringVar(&c.ca, "tls-ca", "", "file of the certificates that rediss:// trusts")
 	f.StringVar(&c.cert, "tls-cert", "", "file of this client's certificate")
 	f.StringVar(&c.key, "tls-key", "", "file of its private key")
-	_ = root.RegisterFlagCompletionFunc(
-		"topology",
-		cobra.FixedCompletions(topologies, cobra.ShellCompDirectiveNoFileComp),
-	)
-	for _, flag := range []string{"redis", "prefix", "timeout"} {
-		_ = root.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
-	}
 }
 
 // link is an open connection.

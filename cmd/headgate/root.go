@@ -111,7 +111,7 @@ changed); 2 the command line or a file is wrong; 3 Redis does not answer;
 	a.connection.flags(root)
 	root.AddCommand(
 		newPing(a), newShow(a), newWhy(a), newReset(a), newAdjust(a), newBlock(a), newEvict(a),
-		newSimulate(a), newSchema(a),
+		newSimulate(a),
 	)
 	for _, c := range root.Commands() {
 		c.Args, c.RunE = asUsage(c.Args), a.starts(c.RunE)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/accesslog"
-	"github.com/headgate/headgate/cmd/headgate/internal/plot"
 	"github.com/headgate/headgate/cmd/headgate/internal/replay"
 )
 
@@ -23,8 +21,7 @@ type simulation struct {
 	plan, name     string
 	keys, prefixes []string
 	maxKeys, top   int
-	refusals, plot string
-	open           bool
+	refusals       string
 }
 
 func newSimulate(a *app) *cobra.Command {
@@ -46,7 +43,7 @@ decided at the time of that one. A line that is no request is counted and
 skipped. Every request costs 1. Caps, and limits for one model, are left out.`,
 		Example: `  headgate simulate access.log --plan plans.yaml
   headgate simulate access.log.gz --plan plans.yaml --name pro \
-    --key ip --key tenant=user --path login=/login --plot refusals.html --open`,
+    --key ip --key tenant=user --path login=/login --refusals refusals.json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: action(s.run),
 	}
@@ -69,12 +66,7 @@ skipped. Every request costs 1. Caps, and limits for one model, are left out.`,
 	)
 	f.IntVar(&s.top, "top", 10, "how many keys to show")
 	f.StringVar(&s.refusals, "refusals", "", "file for each refusal as a line of JSON")
-	f.StringVar(&s.plot, "plot", "", "file for a plot, as one page of HTML")
-	f.BoolVar(&s.open, "open", false, "open the plot in the browser")
 	_ = cmd.MarkFlagRequired("plan")
-	_ = cmd.MarkFlagFilename("plan", "yaml", "yml", "json")
-	_ = cmd.MarkFlagFilename("plot", "html")
-	_ = cmd.RegisterFlagCompletionFunc("name", completeNames(&s.plan))
 	return cmd
 }
 
@@ -135,13 +127,7 @@ func (s *simulation) run(ctx context.Context, logs []string) (err error) {
 		return err
 	}
 	read.Plan, read.Report = name, r.Report()
-	if err := s.show(read); err != nil {
-		return err
-	}
-	if s.plot != "" || s.open {
-		return s.draw(read)
-	}
-	return nil
+	return s.show(read)
 }
 
 // outcome is what a simulation has found out.
@@ -157,11 +143,9 @@ type outcome struct {
 // read replays the logs.
 func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) (*outcome, error) {
 	o := &outcome{Logs: logs}
-	bar := newProgress(s.terminal, logs)
-	defer bar.clear()
 	requests := 0
 	for _, log := range logs {
-		lines, faults, err := s.readOne(ctx, log, bar, func(e *accesslog.Entry) error {
+		lines, faults, err := s.readOne(ctx, log, func(e *accesslog.Entry) error {
 			requests++
 			return r.Decide(ctx, e)
 		})
@@ -188,7 +172,7 @@ func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) 
 }
 
 func (s *simulation) readOne(
-	ctx context.Context, log string, bar *progress, decide func(*accesslog.Entry) error,
+	ctx context.Context, log string, decide func(*accesslog.Entry) error,
 ) (lines int64, faults accesslog.Faults, err error) {
 	in := s.in
 	if log != "-" {
@@ -199,10 +183,7 @@ func (s *simulation) readOne(
 		defer func() { _ = f.Close() }()
 		in = f
 	}
-	lines, faults, err = accesslog.Read(ctx, bar.reader(in), func(e *accesslog.Entry) error {
-		bar.request()
-		return decide(e)
-	})
+	lines, faults, err = accesslog.Read(ctx, in, decide)
 	if err != nil && ctx.Err() == nil {
 		err = usagef("%s: %w", log, err)
 	}
@@ -249,36 +230,4 @@ func writeRefusal(w io.Writer, r *replay.Refusal) error {
 	}
 	_, err = w.Write(append(text, '\n'))
 	return err
-}
-
-// draw writes the plot, and opens it if that is asked for.
-func (s *simulation) draw(o *outcome) error {
-	page := plot.Page{
-		Plan:      o.Plan,
-		Logs:      o.Logs,
-		Report:    o.Report,
-		Top:       max(s.top, 20),
-		FormatKey: formatKey,
-	}
-	path := s.plot
-	var f *os.File
-	var err error
-	if path == "" {
-		f, err = os.CreateTemp("", "headgate-*.html")
-	} else {
-		f, err = createPrivate(path)
-	}
-	if err != nil {
-		return usagef("--plot: %w", err)
-	}
-	if err := errors.Join(page.Write(f), f.Close()); err != nil {
-		return fmt.Errorf("--plot: %w", err)
-	}
-	if !s.open {
-		return nil
-	}
-	if err := browse(f.Name()); err != nil {
-		fmt.Fprintf(s.err, "headgate: the browser does not open (%v): open %s yourself\n", err, f.Name())
-	}
-	return nil
 }

@@ -2,10 +2,7 @@ package main
 
 import (
 	"fmt"
-	"os/exec"
-	"runtime"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate/internal/inspect"
 )
@@ -121,27 +118,4 @@ func (s *simulation) answer(o *outcome) *simulated {
 		})
 	}
 	return a
-}
-
-// browse opens a file in the browser.
-func browse(path string) error {
-	name, args := "xdg-open", []string{path}
-	switch runtime.GOOS {
-	case "darwin":
-		name = "open"
-	case "windows":
-		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", path}
-	}
-	cmd := exec.Command(name, args...)
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case err := <-ended: // it has handed the file over, or failed
-		return err
-	case <-time.After(2 * time.Second):
-		return nil
-	}
 }

@@ -38,8 +38,6 @@ func (p *planned) flags(cmd *cobra.Command) {
 	)
 	f.StringVar(&p.anchor, "anchor", "", "when a period of the tenant's subscription begins, such as 2026-01-31, "+
 		"\"2026-01-31 09:00 Europe/Berlin\" (UTC without a time zone) or none")
-	_ = cmd.MarkFlagFilename("policies", "yaml", "yml", "json")
-	_ = cmd.RegisterFlagCompletionFunc("name", completeNames(&p.policies))
 }
 
 // set returns the plans of the file, and the name of the plan of the flags. Without a file that is
@@ -67,17 +65,6 @@ func readPlan(file, name string) (*plans.Set, string, error) {
 		return nil, "", usagef("%s has no plan %q: it has %s", file, name, strings.Join(set.Names(), ", "))
 	}
 	return set, name, nil
-}
-
-// completeNames completes the names of the plans in a file.
-func completeNames(file *string) cobra.CompletionFunc {
-	return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		set, err := plans.ReadSet(*file)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return set.Names(), cobra.ShellCompDirectiveNoFileComp
-	}
 }
 
 // known is what is known of the limits of a key: what programs state, and the plan of its tenant

@@ -23,7 +23,6 @@ type Report struct {
 	// later are counted in OtherKeys alone.
 	Keys      []*Key
 	OtherKeys int64 // denials
-	Timeline  Timeline
 
 	byKey map[keyOf]*Key
 }
@@ -68,7 +67,6 @@ func (r *Report) request(now int64) {
 	}
 	r.Last = time.UnixMicro(now).UTC()
 	r.Requests++
-	r.Timeline.add(now)
 }
 
 func (r *Report) late(by time.Duration) {
@@ -76,10 +74,9 @@ func (r *Report) late(by time.Duration) {
 	r.Latest = max(r.Latest, by)
 }
 
-// refuse counts the refusal of the request that was counted last.
+// refuse counts a refusal.
 func (r *Report) refuse(one *Refusal) {
 	r.Refused++
-	r.Timeline.refuse()
 	for _, d := range one.By {
 		l := &r.Limits[slices.IndexFunc(r.Limits, func(l Limit) bool { return l.Policy == d.Policy })]
 		if l.Denied == 0 {

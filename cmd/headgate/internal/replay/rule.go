@@ -23,10 +23,7 @@ type rule struct {
 	answer bool           // it is one of these
 	parts  []part
 	prefix string // of the paths that it is for
-	keys   map[string]core.Key
-	name   []byte // of the key in keys
-
-	exempt int64 // requests that it is for, without one of its parts
+	exempt int64  // requests that it is for, without one of its parts
 }
 
 // part is one part of a key.
@@ -45,9 +42,6 @@ var parts = []part{
 	{"all", func(*accesslog.Entry) []byte { return []byte("all") }},
 }
 
-// maxCached is the most keys that a rule keeps ready.
-const maxCached = 1 << 16
-
 // newRules returns the rules of a plan, in the order of their names, and the names of limits that
 // are for one model alone, which a log does not tell.
 func newRules(cfg *Config) (rules []*rule, skipped []string, err error) {
@@ -63,7 +57,7 @@ func newRules(cfg *Config) (rules []*rule, skipped []string, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		r := &rule{policy: policy, prefix: cfg.Prefixes[name], keys: make(map[string]core.Key)}
+		r := &rule{policy: policy, prefix: cfg.Prefixes[name]}
 		key := cfg.Keys[name]
 		if key == "" {
 			key = cfg.Keys[""]
@@ -143,18 +137,6 @@ func (r *rule) key(e *accesslog.Entry) (core.Key, bool) {
 	if r.prefix != "" && !strings.HasPrefix(string(e.Path), r.prefix) {
 		return core.Key{}, false
 	}
-	r.name = r.name[:0]
-	for _, p := range r.parts {
-		text := p.of(e)
-		if len(text) == 0 {
-			r.exempt++
-			return core.Key{}, false
-		}
-		r.name = append(append(r.name, text...), 0)
-	}
-	if key, ok := r.keys[string(r.name)]; ok {
-		return key, true
-	}
 	var texts []string
 	for _, p := range r.parts {
 		text := string(p.of(e))
@@ -164,15 +146,10 @@ func (r *rule) key(e *accesslog.Entry) (core.Key, bool) {
 		texts = append(texts, text)
 	}
 	key, err := core.NewKey(texts[0], texts[1:]...)
-	if err != nil {
+	if err != nil { // a part is missing
 		r.exempt++
-		return core.Key{}, false
 	}
-	if len(r.keys) >= maxCached {
-		clear(r.keys)
-	}
-	r.keys[string(r.name)] = key
-	return key, true
+	return key, err == nil
 }
 
 // remote is the key of a client's address.
