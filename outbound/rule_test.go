@@ -278,7 +278,7 @@ func TestConfigFaults(t *testing.T) {
 			Caps:      []outbound.Cap{{Share: 1}, {Key: outbound.ByHost, Limit: 3, Share: -1, Floor: 4}},
 		}}, []string{
 			"Slot.Semaphore is of another Gate", "Slot.Caps[0].Key is nil", "Slot.Caps[0].Limit is 0",
-			"Slot.Caps[0] has a Share", "Slot.Caps[1].Share is -1", "Slot.Caps[1].Floor is 4",
+			"Slot.Caps[0].Share is 1", "Slot.Caps[1].Share is -1", "Slot.Caps[1].Floor is 4",
 		}},
 		"backoff": {outbound.Config{Gate: g, Backoff: outbound.Backoff{First: time.Minute, Most: time.Second}}, []string{
 			"Backoff.Most is 1s: it must be between 1m0s and 1h",

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/keeper"
+	"github.com/headgate/headgate/internal/lease"
 )
 
 // Slot caps how many requests run at a time, from the moment a request is sent until the body of
@@ -54,11 +55,9 @@ func (s *Slot) check(gate *core.Gate, fault faultFunc) {
 		if c.Key == nil {
 			fault("%s.Key is nil: say whose cap it is, such as ByCredential", at)
 		}
-		within(fault, at+".Limit", c.Limit, 1, semaphore.MaxLimit)
-		within(fault, at+".Share", c.Share, 0, semaphore.MaxShare)
-		within(fault, at+".Floor", c.Floor, 0, c.Limit)
-		if i == 0 && (c.Share != 0 || c.Floor != 0) {
-			fault("Slot.Caps[0] has a Share or a Floor, but no cap is before it")
+		l := lease.Level{Limit: c.Limit, Share: c.Share, Floor: c.Floor}
+		for _, text := range l.Faults(i == 0) {
+			fault("%s.%s", at, text)
 		}
 	}
 }

@@ -3,7 +3,7 @@ package nethttp
 import (
 	"strings"
 
-	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -31,11 +31,10 @@ func (c *Cap) check(i int, names map[string]bool, fault faultFunc) {
 	if c.Key == nil {
 		fault("Slot.Caps[%d].Key is nil: say whose cap it is, such as keyfunc.RemoteIP()", i)
 	}
-	if c.Limit < 1 || c.Limit > semaphore.MaxLimit {
-		fault("Slot.Caps[%d].Limit is %d: it must be between 1 and %d",
-			i, c.Limit, int64(semaphore.MaxLimit))
+	l := lease.Level{Limit: c.Limit, Share: c.Share, Floor: c.Floor}
+	for _, text := range l.Faults(i == 0) {
+		fault("Slot.Caps[%d].%s", i, text)
 	}
-	c.checkShare(i, fault)
 	if c.Name == "" {
 		return
 	}
@@ -47,16 +46,4 @@ func (c *Cap) check(i int, names map[string]bool, fault faultFunc) {
 		fault("Slot.Caps[%d].Name is %q, like that of a rule or another cap", i, c.Name)
 	}
 	names[c.Name] = true
-}
-
-func (c *Cap) checkShare(i int, fault faultFunc) {
-	if c.Share < 0 || c.Share > semaphore.MaxShare {
-		fault("Slot.Caps[%d].Share is %d: it must be between 0 and %d", i, c.Share, semaphore.MaxShare)
-	}
-	if c.Floor < 0 || c.Floor > c.Limit {
-		fault("Slot.Caps[%d].Floor is %d: it must be between 0 and the limit", i, c.Floor)
-	}
-	if i == 0 && (c.Share != 0 || c.Floor != 0) {
-		fault("Slot.Caps[0] has a Share or a Floor, but no cap is before it")
-	}
 }

@@ -234,7 +234,7 @@ func TestNewGuardFaults(t *testing.T) {
 			`Config.Slot.Caps[0].Name is "p", like that of a rule`, "Config.Slot.Caps[1].Key is nil",
 			"Config.Slot.Caps[1].Limit is 0", `Config.Slot.Caps[1].Name is "a b"`,
 			"Config.Slot.Caps[1].Share is 1001", "Config.Slot.Caps[1].Floor is -1",
-			"Config.Slot.Caps[0] has a Share or a Floor",
+			"Config.Slot.Caps[0].Floor is 1: it must be between 0 and 0",
 		}},
 		"another Gate": {nethttp.Config{Gate: gate, Rules: rule, Slot: &nethttp.Slot{Semaphore: other}}, []string{
 			"Semaphore is of another Gate", "Caps has 0 entries",

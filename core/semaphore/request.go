@@ -129,17 +129,10 @@ func (r *Request) check(i int, c *Cap) error {
 		return fmt.Errorf("%w: the key of cap %d has another outermost part", core.ErrKey, i)
 	case slices.ContainsFunc(r.Caps[:i], func(o Cap) bool { return o.Key == c.Key }):
 		return fmt.Errorf("%w: cap %d has the key of another", core.ErrKey, i)
-	case c.Limit < 1 || c.Limit > MaxLimit || c.Weight < 1 || c.Weight > c.Limit:
-		return fmt.Errorf("%w: cap %d has limit %d and weight %d", ErrRequest, i, c.Limit, c.Weight)
-	case c.Share < 0 || c.Share > MaxShare:
-		return fmt.Errorf("%w: cap %d has Share %d, 0 to %d are possible",
-			ErrRequest, i, c.Share, MaxShare)
-	case c.Floor < 0 || c.Floor > c.Limit:
-		return fmt.Errorf("%w: cap %d has Floor %d, 0 to its limit %d are possible",
-			ErrRequest, i, c.Floor, c.Limit)
-	case i == 0 && (c.Share > 0 || c.Floor > 0):
-		return fmt.Errorf("%w: cap 0 has Share %d and Floor %d, but no cap is before it",
-			ErrRequest, c.Share, c.Floor)
+	}
+	l := lease.Level{Limit: c.Limit, Weight: c.Weight, Share: c.Share, Floor: c.Floor}
+	if faults := l.Faults(i == 0); faults != nil {
+		return fmt.Errorf("%w: cap %d: %s", ErrRequest, i, strings.Join(faults, ", "))
 	}
 	return nil
 }

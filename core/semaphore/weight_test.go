@@ -116,13 +116,13 @@ func TestSlotSharesAreChecked(t *testing.T) {
 		s := newSemaphore(t, g, semaphore.Config{})
 		acme, user := newKey(t, "acme"), newKey(t, "acme", "user")
 		for want, levels := range map[string][]semaphore.Cap{
-			"cap 1 has Share -1":   {{Key: acme, Limit: 1}, {Key: user, Limit: 1, Share: -1}},
-			"cap 1 has Share 1001": {{Key: acme, Limit: 1}, {Key: user, Limit: 1, Share: semaphore.MaxShare + 1}},
-			"cap 1 has Floor -1":   {{Key: acme, Limit: 1}, {Key: user, Limit: 1, Floor: -1}},
-			"cap 1 has Floor 2":    {{Key: acme, Limit: 2}, {Key: user, Limit: 1, Floor: 2}},
-			"limit 2 and weight 3": {{Key: acme, Limit: 2, Weight: 3}, {Key: user, Limit: 3, Weight: 3}},
-			"cap 0 has Share 2":    {{Key: acme, Limit: 1, Share: 2}},
-			"but no cap is before": {{Key: acme, Limit: 1, Floor: 1}, {Key: user, Limit: 1}},
+			"cap 1: Share is -1":   {{Key: acme, Limit: 1}, {Key: user, Limit: 1, Share: -1}},
+			"cap 1: Share is 1001": {{Key: acme, Limit: 1}, {Key: user, Limit: 1, Share: semaphore.MaxShare + 1}},
+			"cap 1: Floor is -1":   {{Key: acme, Limit: 1}, {Key: user, Limit: 1, Floor: -1}},
+			"cap 1: Floor is 2":    {{Key: acme, Limit: 2}, {Key: user, Limit: 1, Floor: 2}},
+			"cap 0: Weight is 3":   {{Key: acme, Limit: 2, Weight: 3}, {Key: user, Limit: 3, Weight: 3}},
+			"cap 0: Share is 2":    {{Key: acme, Limit: 1, Share: 2}},
+			"cap 0: Floor is 1":    {{Key: acme, Limit: 1, Floor: 1}, {Key: user, Limit: 1}},
 		} {
 			l, err := s.Acquire(t.Context(), semaphore.Request{Caps: levels, MaxWait: semaphore.Forever})
 			if l != nil || !errors.Is(err, semaphore.ErrRequest) || !strings.Contains(fmt.Sprint(err), want) {

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -18,6 +19,27 @@ type Level struct {
 	// Share is the node's share of the room at its parent, relative to its siblings; 0 means 1.
 	// While the weight in use at the node is below Floor, its waiters come before its siblings'.
 	Share, Floor int64
+}
+
+// Faults returns everything that is wrong with the numbers of a level. A Weight of 0 is none yet. The
+// outermost level divides the room of no other, so it has neither a Share nor a Floor.
+func (l *Level) Faults(outermost bool) (faults []string) {
+	share, floor := int64(MaxShare), l.Limit
+	if outermost {
+		share, floor = 0, 0
+	}
+	for _, n := range [...]struct {
+		name               string
+		value, least, most int64
+	}{
+		{"Limit", l.Limit, 1, MaxLimit}, {"Weight", l.Weight, 0, max(0, l.Limit)},
+		{"Share", l.Share, 0, share}, {"Floor", l.Floor, 0, floor},
+	} {
+		if n.value < n.least || n.value > n.most {
+			faults = append(faults, fmt.Sprintf("%s is %d: it must be between %d and %d", n.name, n.value, n.least, n.most))
+		}
+	}
+	return faults
 }
 
 // Request asks for a lease. Times are in microseconds. No text is empty or holds a space. A second
