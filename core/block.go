@@ -169,7 +169,7 @@ func (b *Blocklist) send(
 	block := b.policy.own.current().(*algorithm.Block) // as NewBlocklist has checked
 	c := new(charge)
 	c.at(key, b.policy.own, block)
-	c.Kind = &request.Kind{Suffix: c.Suffix, Hash: c.Hash} // by hand, a shadow blocks too
+	c.Kind = request.KindOf(c.Suffix, block) // by hand, a shadow blocks too
 	requests := []request.Request{{Charges: []*request.Charge{&c.Charge}}}
 	ask(&requests[0], block)
 	err := b.gate.send(b.gate.bound(ctx), requests)

@@ -16,16 +16,18 @@ import (
 // probeRequest returns what asks whether a server decides: a request on the key "ping" below an
 // outermost part, under a policy that no other key has.
 func probeRequest() (func(outermost string) request.Request, error) {
-	const suffix = ":probe"
-	kind := &request.Kind{Suffix: suffix, Label: request.LabelOf(suffix)}
 	// A rate with a fraction of a microsecond for each unit: the general script decides it, which servers
 	// know. One that a server lacks would be sent twice, and a starved process has no time for that.
 	limit, err := algorithm.NewTokenBucket(999_983, time.Second, 1)
+	if err != nil {
+		return nil, err
+	}
+	kind := request.KindOf(":probe", limit)
 	return func(outermost string) request.Request {
 		return request.Request{Op: algorithm.Decide, Charges: []*request.Charge{{
 			Kind: kind, Key: outermost + ":ping", Outer: len(outermost), Limit: limit, Units: 1, Cost: limit.Cost(1),
 		}}}
-	}, err
+	}, nil
 }
 
 // pingCharges returns charges that use every command that a decision needs. They have two hash slots

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -168,17 +167,11 @@ func (p *Policy) compile(a Algorithm) (*limit, error) {
 	}
 	l := &limit{compiled: c, policy: p, own: a}
 	if current := c.current(); current != nil {
-		l.kind = request.Kind{
-			Suffix:  ":" + p.name + ":" + current.Tag(),
-			Shadow:  p.shadow,
-			HoldFor: p.hold.Microseconds(),
-			Adjusts: p.adjusts() && algorithm.QuotaOf(current) != nil,
-		}
+		l.kind = *request.KindOf(":"+p.name+":"+current.Tag(), current)
+		l.kind.Shadow = p.shadow
+		l.kind.HoldFor = p.hold.Microseconds()
+		l.kind.Adjusts = p.adjusts() && algorithm.QuotaOf(current) != nil
 		l.kind.Seeds = l.kind.Adjusts && p.ledger != nil
-		l.kind.Hash = maphash.String(hashes, l.kind.Suffix)
-		if _, ok := current.(*algorithm.TokenBucket); ok {
-			l.kind.Label = request.LabelOf(l.kind.Suffix)
-		}
 	}
 	return l, nil
 }

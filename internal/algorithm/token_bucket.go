@@ -2,6 +2,7 @@ package algorithm
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"math"
 	"math/big"
@@ -135,16 +136,19 @@ func (b *TokenBucket) Parameters(args []int64) []int64 {
 	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction, queue, b.reach)
 }
 
-// IsPlain reports whether lua/decide/buckets.lua can decide on the bucket: it
-// refills, and has tokens of whole microseconds. Only reservations tell a queue from a bucket.
-func (b *TokenBucket) IsPlain() bool { return b.denominator == 1 && !b.frozen }
+// Packed returns the reach - 10 in a byte and the capacity in 7, the lowest first, as
+// lua/decide/buckets.lua reads them. It is empty if that script cannot decide on the bucket: it must
+// refill, and have tokens of whole microseconds. Only reservations tell a queue from a bucket.
+func (b *TokenBucket) Packed() string {
+	if b.denominator > 1 || b.frozen {
+		return ""
+	}
+	return string(binary.LittleEndian.AppendUint64(nil, uint64(b.capacity.Whole)<<8|uint64(b.reach-10)))
+}
 
 // Forgets reports whether the bucket never refills, and is forgotten when nothing is charged for a
 // time.
 func (b *TokenBucket) Forgets() bool { return b.lifetime > 0 }
-
-// Plain returns the reach and capacity of a bucket that IsPlain.
-func (b *TokenBucket) Plain() (reach, capacity int64) { return b.reach, b.capacity.Whole }
 
 func (b *TokenBucket) Fields() int        { return 3 }
 func (b *TokenBucket) Denominator() int64 { return b.denominator }

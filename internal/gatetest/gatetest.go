@@ -133,7 +133,7 @@ func Each(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock))
 // probe asks whether a server decides, and leaves nothing there.
 func probe(outermost string) request.Request {
 	limit := core.Must(algorithm.NewTokenBucket(1, time.Second, 1))
-	kind := &request.Kind{Suffix: ":probe", Label: request.LabelOf(":probe")}
+	kind := request.KindOf(":probe", limit)
 	return request.Request{Op: algorithm.Peek, Charges: []*request.Charge{{
 		Kind: kind, Key: outermost + ":ping", Outer: len(outermost), Limit: limit, Units: 1, Cost: limit.Cost(1),
 	}}}

@@ -38,7 +38,6 @@ type entry struct {
 	merges  bool
 	brief   int // the number of words of a brief reply, or 0 if it may have none
 	words   int // of its reply
-	bundles int // of lua/decide/buckets.lua: how many bundles its charges have
 
 	callers int
 	told    int     // callers that have their reply

@@ -80,8 +80,9 @@ func (s *schema) NewDecision(requests []request.Request) *Decision {
 	first := &requests[0]
 	*d = Decision{
 		Call: d.Call, schema: s, requests: requests,
-		alone: first.Alone(), merges: len(requests) == 1 && first.Merges(),
+		merges: len(requests) == 1 && first.Merges(),
 	}
+	d.alone = !d.merges && first.Alone()
 	d.Outermost = first.Charges[0].Outermost()
 	if d.form = s.formOf(d); d.form.buckets {
 		d.brief = len(first.Charges)
@@ -127,7 +128,7 @@ func (d *Decision) Joins(o trips.Parcel) bool {
 // Decode hands the reply to the requests. It reports false if nothing ran, because a limit's period
 // has passed: then it has replaced the limits, and the decision is to be sent again.
 func (d *Decision) Decode() (decided bool, err error) {
-	if d.isBrief(d.reply) {
+	if d.brief > 0 && isBrief(d.reply) {
 		d.requests[0].SettleBrief(d.reply)
 		return true, nil
 	}
@@ -152,12 +153,7 @@ func (d *Decision) renew(now int64) {
 // isReply reports whether a reply has the form of one to this decision. Nobody decodes that of a probe.
 // The caller may have left, so it reads no request.
 func (d *Decision) isReply(reply []int64) bool {
-	return d.alone || d.isBrief(reply) || len(reply) == d.words
-}
-
-// isBrief reports whether a reply is a brief one to this decision.
-func (d *Decision) isBrief(reply []int64) bool {
-	return d.brief > 0 && len(reply) == d.brief && isBrief(reply)
+	return d.alone || len(reply) == d.words || d.brief > 0 && len(reply) == d.brief && isBrief(reply)
 }
 
 func (d *Decision) decode() error {

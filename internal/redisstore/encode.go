@@ -11,11 +11,10 @@ import (
 func (b *batch) Command() trips.Command {
 	first := b.calls[0]
 	script := b.schema.decide
-	keys := b.later()
 	if first.form.buckets && len(b.calls) == 1 {
 		r := &first.requests[0]
 		b.entries = append(b.entries, entry{request: r, callers: 1})
-		b.bucketArguments(keys)
+		b.bucketArguments()
 		command := b.command(b.schema, b.schema.tokenBucket)
 		command.Number = len(r.Charges) == 1
 		return command
@@ -25,31 +24,31 @@ func (b *batch) Command() trips.Command {
 	switch {
 	case len(first.requests[0].Answer) > 0:
 		script = b.schema.answer
-		b.answer(&first.requests[0], keys)
+		b.answer(&first.requests[0])
 	case first.alone:
 		script = b.schema.admit
-		b.alone(&first.requests[0], keys)
+		b.alone(&first.requests[0])
 	case straight != nil:
 		script = straight
-		b.keyNames(keys)
+		b.keyNames()
 		b.runs(b.straightRun)
 	case first.form.buckets && !b.mixed:
 		script = b.schema.tokenBucket
-		b.bucketArguments(keys)
+		b.bucketArguments()
 	default:
-		b.keyNames(keys)
+		b.keyNames()
 		b.limitList()
 		b.runs(b.generalRun)
 	}
 	return b.command(b.schema, script)
 }
 
-// keyNames writes the names of all keys, and their number at that place.
-func (b *batch) keyNames(number int) {
+// keyNames writes the number of keys and their names.
+func (b *batch) keyNames() {
+	b.int(int64(len(b.keys)))
 	for _, c := range b.keys {
-		b.name(b.schema.prefix + c.Key + c.Stored())
+		b.name(b.schema.prefix + c.Key + c.Stored)
 	}
-	b.set(number, int64(len(b.keys)))
 }
 
 // runs writes the entries as runs of those that differ in their keys alone. write writes a run of n,
@@ -74,17 +73,19 @@ func (b *batch) continues(first, i int) bool {
 		e.request.Receipts != f.request.Receipts {
 		return false
 	}
-	next := count
-	if e.bundles > 0 {
-		next = 0
-	}
-	for j := e.first; j < e.first+count; j++ {
-		if b.keyOf[j] != b.keyOf[j-count]+next || b.limitOf[j] != b.limitOf[j-count] ||
-			e.request.Charges[j-e.first].Cost != f.request.Charges[j-e.first].Cost {
+	for i, c := range e.request.Charges {
+		j := e.first + i
+		if b.keyOf[j] != b.keyOf[j-count]+count || b.limitOf[j] != b.limitOf[j-count] ||
+			c.Cost != f.request.Charges[i].Cost || e.beginsKey(i) != f.beginsKey(i) {
 			return false
 		}
 	}
 	return true
+}
+
+// beginsKey reports whether charge i is on another key than the one before it.
+func (e *entry) beginsKey(i int) bool {
+	return i == 0 || e.request.Charges[i-1].Key != e.request.Charges[i].Key
 }
 
 // asks returns the entry's operation and bound in the script.
@@ -159,10 +160,9 @@ func (b *batch) generalRun(first, n int) {
 	}
 }
 
-// alone writes KEYS and ARGV of lua/admit/admit.lua, which decides one request. Number is the word
-// of the number of KEYS.
-func (b *batch) alone(r *request.Request, number int) {
-	b.keyNames(number)
+// alone writes KEYS and ARGV of lua/admit/admit.lua, which decides one request.
+func (b *batch) alone(r *request.Request) {
+	b.keyNames()
 	for _, c := range b.keys {
 		if c.HoldFor > 0 {
 			b.name(b.schema.prefix + c.Key + c.Suffix + request.HoldsSuffix)
@@ -176,7 +176,7 @@ func (b *batch) alone(r *request.Request, number int) {
 	if r.Slot != nil {
 		b.leaseKeys(r.Slot.Scope)
 	}
-	b.set(number, int64(len(b.words)-number-1))
+	b.set(0, int64(len(b.words)-1))
 	b.limitList()
 	if r.Op != algorithm.Settle && r.Op != algorithm.Renew { // no requests of lua/decide/decide.lua
 		b.generalRun(0, 1)
@@ -184,12 +184,11 @@ func (b *batch) alone(r *request.Request, number int) {
 	b.admission(r)
 }
 
-// answer writes KEYS and ARGV of lua/once/answer.lua, which decides one request. Number is the word of the
-// number of KEYS.
-func (b *batch) answer(r *request.Request, number int) {
-	b.keyNames(number)
+// answer writes KEYS and ARGV of lua/once/answer.lua, which decides one request.
+func (b *batch) answer(r *request.Request) {
+	b.keyNames()
 	b.name(answerName(b.schema.prefix, b.keys[0]))
-	b.set(number, int64(len(b.words)-number-1))
+	b.set(0, int64(len(b.words)-1))
 	b.limitList()
 	b.runs(b.generalRun)
 	b.int(r.AnswerFor / 1000) // not longer than the state

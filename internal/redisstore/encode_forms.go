@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"github.com/headgate/headgate/internal/algorithm"
@@ -12,43 +13,30 @@ import (
 // beside each other.
 func plainBuckets(charges []*request.Charge) bool {
 	for i, c := range charges {
-		if bucket, ok := c.Limit.(*algorithm.TokenBucket); !ok || !bucket.IsPlain() {
-			return false
-		}
-		sameKey := func(other *request.Charge) bool { return other.Key == c.Key }
-		if at := slices.IndexFunc(charges, sameKey); at < i && charges[i-1].Key != c.Key {
+		sameKey := func(o *request.Charge) bool { return o.Key == c.Key }
+		if c.Bucket == "" || i > 1 && !sameKey(charges[i-1]) && slices.ContainsFunc(charges[:i], sameKey) {
 			return false
 		}
 	}
 	return true
 }
 
-// bucketArguments writes KEYS and ARGV of lua/decide/buckets.lua. Number is the word of the number of
-// KEYS.
-func (b *batch) bucketArguments(number int) {
-	b.bundleKeys()
-	b.keyNames(number)
+// bucketArguments writes KEYS and ARGV of lua/decide/buckets.lua.
+func (b *batch) bucketArguments() {
+	b.keys = b.keys[:0] // of each entry: one charge of each bundle
+	for i := range b.entries {
+		e := &b.entries[i]
+		for j, c := range e.request.Charges {
+			if e.beginsKey(j) {
+				b.keys = append(b.keys, c)
+			}
+		}
+	}
+	b.keyNames()
 	if len(b.entries) > 1 && b.repeats() {
 		b.int(0)
 	}
 	b.runs(b.bucketRun)
-}
-
-// bundleKeys lists the bundles of each entry in KEYS, and gives each charge the place of its bundle
-// among those of its entry.
-func (b *batch) bundleKeys() {
-	b.keys = b.keys[:0]
-	b.keyOf = b.keyOf[:0]
-	for i := range b.entries {
-		own := len(b.keys)
-		for _, c := range b.entries[i].request.Charges {
-			if len(b.keys) == own || b.keys[len(b.keys)-1].Key != c.Key {
-				b.keys = append(b.keys, c)
-			}
-			b.keyOf = append(b.keyOf, len(b.keys)-own)
-		}
-		b.entries[i].bundles = len(b.keys) - own
-	}
 }
 
 // repeats reports whether a bundle may stand twice in KEYS.
@@ -66,28 +54,20 @@ func (b *batch) repeats() bool {
 // bucketRun writes a run of n as lua/decide/buckets.lua reads it.
 func (b *batch) bucketRun(first, n int) {
 	e := &b.entries[first]
-	b.text = b.text[:0]
-	b.packed(2, int64(n))
-	b.packed(2, int64(e.callers))
+	little := binary.LittleEndian
+	text := little.AppendUint16(b.text[:0], uint16(n))
+	text = little.AppendUint16(text, uint16(e.callers))
 	for i, c := range e.request.Charges {
-		reach, capacity := c.Limit.(*algorithm.TokenBucket).Plain()
-		mark := byte(reach - 10)
-		if i > 0 && e.request.Charges[i-1].Key != c.Key {
-			mark += 64
+		head := len(text) + len(c.Label)
+		text = append(text, c.Bucket...)
+		if i > 0 && e.beginsKey(i) {
+			text[head] += 64
 		}
-		b.text = append(append(b.text, c.Label...), mark)
-		b.packed(7, capacity)
-		b.packed(7, c.Cost.Whole)
+		text = little.AppendUint64(text, uint64(c.Cost.Whole))
+		text = text[:len(text)-1]
 	}
-	b.name(string(b.text))
-}
-
-// packed writes the lowest bytes of a number to the text of a run.
-func (b *batch) packed(bytes int, n int64) {
-	for range bytes {
-		b.text = append(b.text, byte(n))
-		n >>= 8
-	}
+	b.text = text
+	b.name(string(text))
 }
 
 // form says which script decides a call, and how it is asked. Calls share a script with those of the
@@ -100,7 +80,7 @@ type form struct {
 
 func (s *schema) formOf(d *Decision) (f form) {
 	r := &d.requests[0]
-	if f.buckets = d.merges && !d.alone && plainBuckets(r.Charges); f.buckets {
+	if f.buckets = d.merges && plainBuckets(r.Charges); f.buckets {
 		return f
 	}
 	if len(d.requests) > 1 || len(r.Charges) > 1 || r.Op > algorithm.Peek || d.alone {

@@ -50,7 +50,7 @@ func (s *Store) outcome(ctx context.Context, err error) error {
 
 // Reset implements request.Store.
 func (s *Store) Reset(ctx context.Context, c *request.Charge) error {
-	name, holds := s.Prefix+c.Key+c.Stored(), s.Prefix+c.Key+c.Suffix+request.HoldsSuffix
+	name, holds := s.Prefix+c.Key+c.Stored, s.Prefix+c.Key+c.Suffix+request.HoldsSuffix
 	answer := answerName(s.Prefix, c)
 	args := s.clocked([]any{c.Label})
 	return s.outcome(ctx, s.Servers.Within(ctx, func(ctx context.Context) error {

@@ -5,6 +5,7 @@ package request
 import (
 	"crypto/sha256"
 	"errors"
+	"hash/maphash"
 	"math"
 	"slices"
 
@@ -28,9 +29,16 @@ var ErrPeriod = errors.New("request: the period has passed or has not begun")
 type Kind struct {
 	Suffix string // of the state's name, after the key: policy, algorithm and version
 	Hash   uint64 // of Suffix
-	// Label tells the state from the others in the bundle of the key, where token buckets lie in
-	// Redis. It has 6 bytes; see LabelOf. It is empty if the state has a name of its own.
-	Label  string
+	// Stored follows the key in the name under which Redis has the state. Token buckets lie in the
+	// bundle of the key; others have a name of their own, which ends in Suffix.
+	Stored string
+	// Label tells the state from the others in the bundle. It has 6 bytes; see LabelOf. It is empty
+	// outside.
+	Label string
+	// Bucket is the label and the limit as lua/decide/buckets.lua reads them. It is empty if that
+	// script cannot decide on the state.
+	Bucket string
+
 	Shadow bool // counts, and never denies
 	// HoldFor is how long units under the policy are held, in microseconds. It is 0 if they are
 	// not.
@@ -38,6 +46,20 @@ type Kind struct {
 	// Adjusts says that the adjustments of the state count. They are those of a Quota.
 	Adjusts bool
 	Seeds   bool // the key is to be seeded before it is charged
+}
+
+var hashes = maphash.MakeSeed()
+
+// KindOf returns the kind of the charges under a limit whose states have names that end in suffix.
+func KindOf(suffix string, l algorithm.Limit) *Kind {
+	k := &Kind{Suffix: suffix, Hash: maphash.String(hashes, suffix), Stored: suffix}
+	if bucket, ok := l.(*algorithm.TokenBucket); ok {
+		k.Stored, k.Label = BundleSuffix, LabelOf(suffix)
+		if packed := bucket.Packed(); packed != "" {
+			k.Bucket = k.Label + packed
+		}
+	}
+	return k
 }
 
 // Alone reports whether a charge of the kind shares its script with no other request.
@@ -48,7 +70,9 @@ func (k *Kind) Bare() *Kind {
 	if !k.Alone() {
 		return k
 	}
-	return &Kind{Suffix: k.Suffix, Hash: k.Hash, Label: k.Label, Shadow: k.Shadow}
+	bare := *k
+	bare.HoldFor, bare.Adjusts, bare.Seeds = 0, false, false
+	return &bare
 }
 
 // Charge is a cost on one state, and what a store made of it.
@@ -77,14 +101,6 @@ func (c *Charge) StateHash() uint64 { return c.KeyHash ^ c.Hash }
 
 // Outermost is the part of the key that picks a hash slot.
 func (c *Charge) Outermost() string { return c.Key[:c.Outer] }
-
-// Stored returns what follows the key in the name under which Redis has the state.
-func (c *Charge) Stored() string {
-	if c.Label != "" {
-		return BundleSuffix
-	}
-	return c.Suffix
-}
 
 // LabelOf returns the label of the states whose names end in suffix.
 func LabelOf(suffix string) string {
@@ -345,7 +361,7 @@ const maxMerged = 1 << 40
 // to know nothing but its reply. It doubles the throughput of a hot key and saves three quarters of
 // the server's work (go -C lab/bench run . -only decisions).
 func (r *Request) Merges() bool {
-	if r.Op != algorithm.Decide || r.Slot != nil || r.Receipts {
+	if r.Op != algorithm.Decide || r.Slot != nil || r.Receipts || len(r.Answer) > 0 {
 		return false
 	}
 	for _, c := range r.Charges {

@@ -2,7 +2,6 @@ package threshold
 
 import (
 	"fmt"
-	"hash/maphash"
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
@@ -20,9 +19,6 @@ const (
 	// longestPause is the longest pause between attempts to claim, and to mark what was told.
 	longestPause = time.Second
 )
-
-// hashes is the seed by which this process hashes the names of claims.
-var hashes = maphash.MakeSeed()
 
 // claim records which thresholds one decision saw reached. Two states of the period stand for each:
 // a window that begins with the claim, so that one process tells the threshold, and a mark that it
@@ -131,7 +127,7 @@ func (c *claim[O]) ask(
 	op algorithm.Operation, suffix string, limit algorithm.Limit,
 ) request.Request {
 	return request.Request{Op: op, Charges: []*request.Charge{{
-		Kind: &request.Kind{Suffix: suffix, Hash: maphash.String(hashes, suffix)},
+		Kind: request.KindOf(suffix, limit),
 		Key:  c.State.Key, Outer: c.State.Outer, KeyHash: c.State.KeyHash,
 		Limit: limit, Units: 1, Cost: limit.Cost(1),
 	}}}
