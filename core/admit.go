@@ -68,7 +68,7 @@ func admit(
 		}
 	}()
 	err := g.run(ctx, p, d, charges)
-	if slot.Sent && (err != nil || !slot.Answered && d.Cause != nil) {
+	if slot.Sent && (err != nil || !slot.Answered && p.cause != nil) {
 		slot.Abandon(slot) // it may have been granted, whatever became of the caller
 	}
 	if err != nil || !d.Allowed {
@@ -77,15 +77,14 @@ func admit(
 	}
 	paid = g.reservation(p)
 	var cause error
-	if p.whole[0].Slot != nil && !errors.Is(d.Cause, ErrLedger) { // Redis was asked for the slot too
-		cause = d.Cause
+	if p.whole[0].Slot != nil && !errors.Is(p.cause, ErrLedger) { // Redis was asked for the slot too
+		cause = p.cause
 	}
 	taken := take(paid, cause)
 	over = true
 	if !taken {
 		g.refundWithoutSlot(ctx, p, paid)
 		p.results(d, charges, g.source)
-		d.Allowed = false
 	}
 	return nil
 }
@@ -105,6 +104,7 @@ func (g *Gate) undo(ctx context.Context, p *inquiry, slot *request.Slot, paid *R
 // denies then, although all of its results fit.
 func (g *Gate) refundWithoutSlot(ctx context.Context, p *inquiry, paid *Reservation) {
 	_ = paid.Cancel(ctx) // on failure it stays spent
+	p.admitted = false
 	for i := range p.wire {
 		c := &p.wire[i]
 		c.Held = max(0, c.Held-c.Spent)

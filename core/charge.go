@@ -54,11 +54,9 @@ type inquiry struct {
 	began moment // before the store was asked
 
 	admitted bool  // nothing has denied so far
-	parted   bool  // one step does not decide all charges, so some may be given back
 	cause    error // why the failure modes decide, or nil
 
-	beside    bool      // a charge is on a state with holds or adjustments
-	holds     bool      // it holds the charges of policies with a Hold
+	holds     bool      // charges under a Hold are held
 	heldSince time.Time // a time before which nothing was held
 	seedBy    time.Time // until when it waits for ledgers; zero until it needs one
 }
@@ -218,7 +216,7 @@ func (p *inquiry) add(a *Charge) error {
 		return nil
 	}
 	for at := range p.wire {
-		if c := &p.wire[at]; c.from.policy == a.Policy && c.Key == a.Key.path && c.Suffix == from.kind.Suffix {
+		if c := &p.wire[at]; c.Key == a.Key.path && c.Suffix == from.kind.Suffix {
 			p.place = append(p.place, int8(at))
 			return c.join(a, from)
 		}
@@ -229,7 +227,6 @@ func (p *inquiry) add(a *Charge) error {
 	c.at(a.Key, from, current)
 	c.asked = a.units()
 	c.price(a.Clamp)
-	p.beside = p.beside || c.Alone()
 	p.whole[0].Charges = append(p.whole[0].Charges, &c.Charge)
 	return nil
 }
@@ -309,9 +306,12 @@ func (p *inquiry) of(c *request.Charge) *charge {
 	return nil
 }
 
-// results fills in the decision's results for the charges that were laid out. Source is that of the
-// Gate's store.
+// results fills in the decision, and its results for the charges that were laid out. Source is that
+// of the Gate's store. Those of failures rank above it, the strictest last.
 func (p *inquiry) results(d *Decision, charges []Charge, source Source) {
+	d.Allowed = p.admitted
+	d.Source = source
+	d.Cause = p.cause
 	d.resize(len(charges))
 	for i := range charges {
 		r := d.at(i)
@@ -320,10 +320,11 @@ func (p *inquiry) results(d *Decision, charges []Charge, source Source) {
 		if p.place[i] < 0 {
 			r.stateless(p.place[i] == denied)
 		} else {
-			r.read(&p.wire[p.place[i]], p, d.Cause)
+			r.read(&p.wire[p.place[i]], p)
 		}
+		d.Source = max(d.Source, r.Source)
 	}
-	if !d.Allowed && p.beside {
+	if !d.Allowed {
 		p.heedRaises(d)
 	}
 }

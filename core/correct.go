@@ -94,19 +94,19 @@ func corrections(charges []*request.Charge) []request.Request {
 // giveBack refunds in reverse order what the requests spent and the decision does not: all of it,
 // or of an admitted SpendUpTo what is above the final bound. It is sent once, like every script.
 // What cannot be refunded stays spent, so that the others never see more than the limit.
-func (g *Gate) giveBack(ctx context.Context, p *inquiry, requests []request.Request, admitted bool) {
+func (g *Gate) giveBack(ctx context.Context, p *inquiry, requests []request.Request) {
 	for i := len(requests) - 1; i >= 0; i-- {
 		give := request.Request{Op: algorithm.Give}
 		ends := request.Request{Op: algorithm.Settle, Hold: p.whole[0].Hold}
 		for _, c := range requests[i].Charges {
 			keep := int64(0)
-			if admitted {
+			if p.admitted {
 				keep = c.Spent
 				if p.op == algorithm.AtMost {
 					keep = min(keep, c.Units*p.whole[0].Bound)
 				}
 			}
-			if c.Spent == keep || p.of(c).local {
+			if c.Spent == 0 || c.Spent == keep || p.of(c).local {
 				continue
 			}
 			back := *c

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
@@ -64,21 +63,14 @@ func (g *Gate) decide(
 	return p.whole[0].Bound, err
 }
 
-// run decides and observes. What the store made of each charge stays in the inquiry.
+// run decides, fills in the results, remembers a denial, and tells the observer. What the store
+// made of each charge stays in the inquiry.
 func (g *Gate) run(ctx context.Context, p *inquiry, d *Decision, charges []Charge) error {
-	if g.observe == nil {
-		return g.outcome(ctx, p, d, charges)
+	var start time.Time
+	if g.observe != nil {
+		start = time.Now()
 	}
-	start := time.Now()
-	err := g.outcome(ctx, p, d, charges)
-	g.watch(p, d, charges, start)
-	g.tellDecision(ctx, p.op, d, charges[:len(p.place)], err, start)
-	return err
-}
-
-// outcome decides, fills in the results, and remembers a denial.
-func (g *Gate) outcome(ctx context.Context, p *inquiry, d *Decision, charges []Charge) error {
-	err := g.resolve(ctx, p, d, charges)
+	err := g.ask(ctx, p, charges)
 	if err == nil || errors.Is(err, ErrMisconfigured) {
 		p.results(d, charges, g.source)
 		if !d.Allowed {
@@ -86,11 +78,15 @@ func (g *Gate) outcome(ctx context.Context, p *inquiry, d *Decision, charges []C
 			g.heedCooldowns(d, charges)
 		}
 	}
+	if g.observe != nil {
+		g.watch(p, d, charges, start)
+		g.tellDecision(ctx, p.op, d, charges[:len(p.place)], err, start)
+	}
 	return err
 }
 
-// resolve lays out the charges, asks the store, and leaves in d whether the request may go on.
-func (g *Gate) resolve(ctx context.Context, p *inquiry, d *Decision, charges []Charge) error {
+// ask lays out the charges, and asks the store for what it decides.
+func (g *Gate) ask(ctx context.Context, p *inquiry, charges []Charge) error {
 	if g.isClosed() {
 		return ErrClosed
 	}
@@ -103,25 +99,24 @@ func (g *Gate) resolve(ctx context.Context, p *inquiry, d *Decision, charges []C
 	if p.op != algorithm.Peek { // a tool peeks under policies of other programs
 		g.stated.add(charges)
 	}
-	d.Source = g.source
-	if len(p.wire) == 0 {
-		d.Allowed = p.admitted
+	r := &p.whole[0]
+	if len(r.Charges) == 0 {
 		return nil
 	}
-	if p.beside || p.op == algorithm.AtMost {
+	if r.Beside() || p.op == algorithm.AtMost {
 		g.prepare(ctx, p)
 	}
-	if p.whole[0].Slot != nil {
-		return g.askWithSlot(ctx, p, d)
+	if r.Slot != nil {
+		return g.askWithSlot(ctx, p)
 	}
-	return g.ask(ctx, p, d)
+	return g.askSteps(ctx, p)
 }
 
 // prepare completes a request on states with holds or adjustments, and one of SpendUpTo.
 func (g *Gate) prepare(ctx context.Context, p *inquiry) {
 	g.raise(ctx, p)
 	r := &p.whole[0]
-	if p.holds && slices.ContainsFunc(r.Charges, held) {
+	if p.holds && r.Holds() {
 		r.Hold = g.holdID()
 		p.heldSince = time.Now()
 	}
@@ -137,36 +132,36 @@ func (g *Gate) prepare(ctx context.Context, p *inquiry) {
 
 // askWithSlot asks for a slot with the charges, and denies a request without one. If its caller is
 // to wait for one, nothing was spent, and the charges are before the wait.
-func (g *Gate) askWithSlot(ctx context.Context, p *inquiry, d *Decision) error {
+func (g *Gate) askWithSlot(ctx context.Context, p *inquiry) error {
 	slot := p.whole[0].Slot
 	slot.Sent = p.admitted
-	err := g.ask(ctx, p, d)
+	err := g.askSteps(ctx, p)
 	if err != nil || p.whole[0].Slot == nil { // the store was not asked for it
 		return err
 	}
 	if slot.Queues() {
 		p.whole[0].Slot = nil
-		return g.ask(ctx, p, d)
+		for i := range p.wire {
+			p.wire[i].Reply = nil
+		}
+		return g.askSteps(ctx, p)
 	}
-	d.Allowed = d.Allowed && !slot.Refused()
+	p.admitted = p.admitted && !slot.Refused()
 	return nil
 }
 
-// ask asks the store for the charges, and lets the failure modes decide what it does not answer.
-func (g *Gate) ask(ctx context.Context, p *inquiry, d *Decision) error {
+// askSteps asks for the charges in one step if it can, and lets the failure modes decide what the
+// store does not answer.
+func (g *Gate) askSteps(ctx context.Context, p *inquiry) error {
 	whole := p.whole[:]
 	if whole[0].Hold != "" || !g.inOneStep(whole[0].Charges) {
-		return g.askParts(ctx, p, d)
+		return g.askParts(ctx, p)
 	}
-	if err := g.askOne(ctx, ctx, p, whole); err != nil {
-		d.Source = SourceNone
-		return err
+	err := g.askOne(ctx, ctx, p, whole)
+	if err == nil && p.cause != nil {
+		err = g.conclude(ctx, p, whole)
 	}
-	if p.cause != nil {
-		return g.conclude(ctx, p, d, whole)
-	}
-	d.Allowed = p.admitted
-	return nil
+	return err
 }
 
 // askOne asks for one request, and takes the answer. Its error is that of the caller's context.
@@ -209,16 +204,11 @@ func (p *inquiry) fails(caller context.Context, r *request.Request, err error) e
 }
 
 // conclude ends a decision that took several steps, or that the store did not answer.
-func (g *Gate) conclude(
-	ctx context.Context, p *inquiry, d *Decision, requests []request.Request,
-) error {
+func (g *Gate) conclude(ctx context.Context, p *inquiry, requests []request.Request) error {
 	if p.cause != nil {
-		p.admitted = g.fail(ctx, p, d, p.cause, p.admitted)
+		g.fail(ctx, p)
 	}
-	if p.parted {
-		g.giveBack(ctx, p, requests, p.admitted)
-	}
-	d.Allowed = p.admitted
+	g.giveBack(ctx, p, requests)
 	if !p.admitted && errors.Is(p.cause, ErrMisconfigured) {
 		return p.cause
 	}

@@ -183,10 +183,10 @@ func (r *Result) stateless(denies bool) {
 	r.ResetAfter = Never
 }
 
-// read fills in the outcome of a charge. A cause is why Redis did not decide.
-func (r *Result) read(c *charge, p *inquiry, cause error) {
+// read fills in the outcome of a charge.
+func (r *Result) read(c *charge, p *inquiry) {
 	if c.failed {
-		r.unanswered(c, cause)
+		r.unanswered(c, p.cause)
 		return
 	}
 	limit := c.RaisedLimit()
@@ -195,7 +195,7 @@ func (r *Result) read(c *charge, p *inquiry, cause error) {
 	if p.op == algorithm.Reserve {
 		fits = r.reserve(c, &reading, p.whole[0].Bound)
 	}
-	if p.beside {
+	if c.Alone() {
 		r.Raised = c.Raised()
 		if c.Held > 0 {
 			reading.Await(c.Held, c.Units, limit.Capacity(), c.from.policy.held.Wait(c.from.policy.hold))

@@ -190,7 +190,7 @@ func (r *ScriptRequest) Reply(receipts bool) (string, Decision) {
 		}
 		replies = append(replies, reply)
 	}
-	d.Allowed = r.request.Admitted()
+	r.inquiry.admitted = r.request.Admitted()
 	r.inquiry.results(&d, r.charges, SourceNone)
 	return fmt.Sprint(r.request.Verdict, replies), d
 }

@@ -32,11 +32,9 @@ func (m FailureMode) String() string { return nameOf(failureModes[:], int(m)) }
 // closedRetry is the wait of a denial by a failure mode: nobody knows when Redis is back.
 const closedRetry = time.Second
 
-// fail lets the failure modes of the unanswered charges decide, and reports whether they admit the
-// request too. A request that was denied already spends nothing here either.
-func (g *Gate) fail(ctx context.Context, p *inquiry, d *Decision, cause error, admitted bool) bool {
-	d.Cause = cause
-	d.Source = SourceOpen
+// fail lets the failure modes of the unanswered charges decide whether they admit the request too. A
+// request that was denied already spends nothing here either.
+func (g *Gate) fail(ctx context.Context, p *inquiry) {
 	var shares [MaxCharges]charge
 	var at []int
 	whole := &p.whole[0]
@@ -46,32 +44,28 @@ func (g *Gate) fail(ctx context.Context, p *inquiry, d *Decision, cause error, a
 		if c.answered() {
 			continue
 		}
-		switch c.mode(cause) {
-		case FailClosed:
-			d.Source = denier(cause)
-			admitted = false
-		case FailLocal: // between Open and Closed
-			d.Source = max(d.Source, SourceLocal)
-			own := &shares[len(at)]
-			*own = *c
-			own.local = true
-			own.whole = c.Limit.Capacity()
-			own.Kind = c.Bare()
-			own.raised = 0
-			if g.replicas > 1 {
-				own.Limit = c.Limit.Share(int64(g.replicas))
-			}
-			own.price(false)
-			local.Charges = append(local.Charges, &own.Charge)
-			at = append(at, i)
+		mode := c.mode(p.cause)
+		if c.failed = mode != FailLocal; c.failed {
+			p.admitted = p.admitted && mode == FailOpen
 			continue
 		}
-		c.failed = true
+		own := &shares[len(at)]
+		*own = *c
+		own.local = true
+		own.whole = c.Limit.Capacity()
+		own.Kind = c.Bare()
+		own.raised = 0
+		if g.replicas > 1 {
+			own.Limit = c.Limit.Share(int64(g.replicas))
+		}
+		own.price(false)
+		local.Charges = append(local.Charges, &own.Charge)
+		at = append(at, i)
 	}
 	if len(at) == 0 {
-		return admitted
+		return
 	}
-	if !admitted {
+	if !p.admitted {
 		local.Op = algorithm.Peek
 	}
 	requests := []request.Request{local}
@@ -79,13 +73,10 @@ func (g *Gate) fail(ctx context.Context, p *inquiry, d *Decision, cause error, a
 	for j, i := range at {
 		p.wire[i] = shares[j]
 	}
-	if !admitted || !requests[0].Admitted() {
-		return false
-	}
-	if p.op == algorithm.AtMost {
+	p.admitted = p.admitted && requests[0].Admitted()
+	if p.admitted && p.op == algorithm.AtMost {
 		whole.Bound = requests[0].Verdict
 	}
-	return true
 }
 
 // mode says who decides on a charge that Redis did not answer. A shadow never denies. Nothing goes

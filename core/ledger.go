@@ -61,7 +61,6 @@ func (g *Gate) askLedgers(
 	if !others {
 		return err
 	}
-	p.parted = true
 	p.cause = cmp.Or(p.cause, err)
 	if p.admitted = p.admitted && !closed; !p.admitted {
 		r.Op = algorithm.Peek

@@ -12,35 +12,37 @@ import (
 // askParts is ask for charges that are held, and for those that one step cannot decide: it asks for
 // one part after the other. After a denial it only peeks at the other parts, so that the decision
 // names every policy that denies.
-func (g *Gate) askParts(caller context.Context, p *inquiry, d *Decision) error {
+func (g *Gate) askParts(caller context.Context, p *inquiry) error {
 	ctx := caller
 	whole := &p.whole[0]
 	if whole.Hold != "" { // a charge that nobody knows of would count for its Hold
 		ctx = deadline.Keep(caller)
 	}
 	requests := p.whole[:]
-	if p.parted = !g.inOneStep(whole.Charges); p.parted {
+	if parts := g.parts(whole.Charges); len(parts) > 1 {
 		ctx = g.bound(ctx) // all of them, where the store bounds each
 		requests = nil
-		for _, part := range g.parts(whole.Charges) {
+		for _, part := range parts {
 			r := request.Request{Op: p.op, Receipts: true, Hold: whole.Hold, Charges: part}
 			requests = append(requests, r)
 		}
 	}
-	for i := range requests {
-		requests[i].Bound = whole.Bound
-		if err := g.askOne(ctx, caller, p, requests[i:i+1]); err != nil {
-			g.giveBack(ctx, p, requests[:i], false)
-			d.Source = SourceNone
-			return err
-		}
+	var err error
+	asked := 0
+	for ; err == nil && asked < len(requests); asked++ {
+		requests[asked].Bound = whole.Bound
+		err = g.askOne(ctx, caller, p, requests[asked:asked+1])
 	}
-	if whole.Hold != "" && caller.Err() != nil {
-		g.giveBack(g.bound(ctx), p, requests, false)
-		d.Source = SourceNone
-		return fmt.Errorf("core: %w", caller.Err())
+	if err == nil && whole.Hold != "" && caller.Err() != nil {
+		ctx = g.bound(ctx)
+		err = fmt.Errorf("core: %w", caller.Err())
 	}
-	return g.conclude(ctx, p, d, requests)
+	if err != nil {
+		p.admitted = false
+		g.giveBack(ctx, p, requests[:asked])
+		return err
+	}
+	return g.conclude(ctx, p, requests)
 }
 
 // inOneStep reports whether the store decides the charges in one step. On a cluster one script

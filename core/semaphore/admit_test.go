@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
@@ -300,6 +302,32 @@ func TestAdmitDuringOutage(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The failure mode decides on a caller without a slot whose charges Redis does not answer again.
+func TestAdmitInOutageThatBeginsBeforeTheWait(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	sem := newSemaphore(t, redisGate(t, client, core.Config{}), semaphore.Config{})
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+	defer release(t, acquire(t, sem, level))
+	answered := 0
+	client.AddHook(onScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		if answered == 1 {
+			answered++
+			return gatetest.Fail(cmds, errors.New("the connection is lost"))
+		}
+		err := send()
+		if err == nil {
+			answered++
+		}
+		return err
+	}))
+	c := core.Charge{Policy: limited(t, "p", frozen(5)), Key: level.Key, Cost: core.NoCost}
+	ask := semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: time.Millisecond}
+	if _, d, err := sem.Admit(t.Context(), ask, c); !errors.Is(err, semaphore.ErrFull) || d.Source != core.SourceLocal {
+		t.Errorf("%s, %v", show(d), err)
 	}
 }
 
