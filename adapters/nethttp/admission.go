@@ -19,19 +19,18 @@ type Admission struct {
 	plan       core.Plan   // of Config.Plan
 	decision   core.Decision
 	err        error
-	caps       *derivedCaps // of Config.Slot, or nil
+	derived    *derived // or nil
 	lease      *semaphore.Lease
-	earlier    *earlier // request with the id, or nil
-	written    int64    // bytes of the response's body
+	sooner     map[int]time.Duration // by charge, the shortest wait of the policies that its policy follows
+	earlier    *earlier              // request with the id, or nil
+	written    int64                 // bytes of the response's body
 	status     int32
-	denied     denialKind
 	failed     atomic.Bool // the handler has, whatever its status is
 	covered    atomic.Bool // a Guard inside this one keeps its headers
-	overloaded bool        // the refusal is for an excess of the server and not of the client
-	capped     bool        // Config.Slot applies
-	skipped    bool        // nobody decided
-	planned    bool        // Config.Plan was asked
-	followed   bool        // a policy was followed by the next one
+	denied     denialKind
+	overloaded bool // the refusal is for an excess of the server and not of the client
+	capped     bool // Config.Slot applies
+	skipped    bool // nobody decided
 
 	// Memory that most requests need. One allocation holds it all.
 	inlineCharged [inlineRules]charged
@@ -40,9 +39,8 @@ type Admission struct {
 
 // charged is what one rule charges a request.
 type charged struct {
-	by     *charger
-	cost   int64
-	sooner time.Duration // the shortest wait of the policies that by follows, or 0
+	by   *charger
+	cost int64
 }
 
 // charger is a rule of a Guard, or a block.
@@ -53,6 +51,15 @@ type charger struct {
 	then   *charger // under the policy that follows when this one denies, or nil
 	kept   *charger // of the count of this policy's period, which is kept, or nil
 	block  *block   // in place of all others
+}
+
+// derived is what a Guard with a Scope, with Blocks or with a Slot derives of a request.
+type derived struct {
+	scope     string
+	blockKeys []core.Key           // of the first charges, which are of BlockRules
+	caps      []semaphore.Cap      // of Config.Slot
+	ownCaps   bool                 // a cap has the limit of the plan
+	full      *semaphore.FullError // of the cap that refused the request, or nil
 }
 
 // inlineRules is for how many rules an Admission has room.
@@ -109,14 +116,14 @@ func (a *Admission) Err() error { return a.err }
 
 // Full describes the full cap that refused the request. It is nil if no cap refused it.
 func (a *Admission) Full() *semaphore.FullError {
-	if a.caps == nil {
+	if a.derived == nil {
 		return nil
 	}
-	return a.caps.full
+	return a.derived.full
 }
 
 // fullCap returns the cap that refused the request.
-func (a *Admission) fullCap() *Cap { return &a.guard.cfg.Slot.Caps[a.caps.full.Cap] }
+func (a *Admission) fullCap() *Cap { return &a.guard.cfg.Slot.Caps[a.derived.full.Cap] }
 
 // Lease returns the slot of an admitted request, or nil if it needs none. That of a nil Admission is
 // nil.

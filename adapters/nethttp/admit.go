@@ -66,6 +66,9 @@ func open(g *Guard, r *http.Request) *Exchange {
 func newExchange(g *Guard, r *http.Request) *Exchange {
 	x := &Exchange{Admission: Admission{guard: g}, request: r}
 	x.charged = x.inlineCharged[:0]
+	if g.derives {
+		x.derived = new(derived)
+	}
 	return x
 }
 
@@ -138,7 +141,7 @@ func (x *Exchange) decideBeside(r *http.Request, room []core.Charge) {
 func (x *Exchange) conclude(charges []core.Charge, derived bool, err error) {
 	if !x.decision.Allowed && x.status == 0 {
 		err = explain(charges, err)
-		if x.caps != nil && errors.As(err, &x.caps.full) {
+		if x.capped && errors.As(err, &x.derived.full) {
 			err = nil
 		}
 		x.refuse(x.statusOf(derived, err))

@@ -27,14 +27,7 @@ func (g *Guard) Caps(r *http.Request) ([]semaphore.Cap, error) {
 	if err := x.deriveCaps(r); err != nil {
 		return nil, err
 	}
-	return x.caps.levels, nil
-}
-
-// derivedCaps are the caps of one request.
-type derivedCaps struct {
-	levels []semaphore.Cap
-	own    bool                 // one has the limit of the plan
-	full   *semaphore.FullError // of the one that refused the request, or nil
+	return x.derived.caps, nil
 }
 
 // deriveCaps sets the caps of the request, or none if it returns an error.
@@ -46,10 +39,9 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 		return err
 	}
 	var parts []string
-	if x.scope != "" {
-		parts = append(parts, x.scope)
+	if x.derived.scope != "" {
+		parts = append(parts, x.derived.scope)
 	}
-	caps := new(derivedCaps)
 	for i, level := range x.guard.cfg.Slot.Caps {
 		part, err := derive(level.Key, r)
 		if err != nil {
@@ -67,12 +59,11 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 		if i == 0 {
 			share, floor = 0, 0 // no cap is before it
 		}
-		caps.own = caps.own || limit != level.Limit
-		caps.levels = append(caps.levels, semaphore.Cap{
+		x.derived.ownCaps = x.derived.ownCaps || limit != level.Limit
+		x.derived.caps = append(x.derived.caps, semaphore.Cap{
 			Key: key, Limit: limit, Share: share, Floor: min(floor, limit),
 		})
 	}
-	x.caps = caps
 	return nil
 }
 
@@ -88,7 +79,7 @@ func (x *Exchange) deriveSlot(
 		return err
 	}
 	x.capped = true
-	slot.MaxWait, slot.Caps = c.MaxWait, x.caps.levels
+	slot.MaxWait, slot.Caps = c.MaxWait, x.derived.caps
 	if c.Meta != nil {
 		slot.Meta = c.Meta(r)
 	} else {
@@ -121,7 +112,7 @@ func (x *Exchange) describe(r *http.Request, charges []core.Charge) map[string]s
 			text = strings.Join(parts, "/")
 		}
 		isCap := func(c semaphore.Cap) bool { return c.Key == key }
-		if slices.ContainsFunc(x.caps.levels, isCap) || slices.Contains(keys, text) {
+		if slices.ContainsFunc(x.derived.caps, isCap) || slices.Contains(keys, text) {
 			continue
 		}
 		keys, size = append(keys, text), size+len(text)

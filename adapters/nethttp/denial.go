@@ -35,8 +35,8 @@ func (a *Admission) Denials() iter.Seq[Denial] {
 func (a *Admission) denials() iter.Seq2[int, core.Result] {
 	return func(yield func(int, core.Result) bool) {
 		for i, r := range a.decision.Results() {
-			if a.followed && a.charged[i].sooner > 0 {
-				r.RetryAfter = min(r.RetryAfter, a.charged[i].sooner)
+			if sooner := a.sooner[i]; sooner > 0 {
+				r.RetryAfter = min(r.RetryAfter, sooner)
 			}
 			if !r.Allowed && !r.Policy.Shadow() && !yield(i, r) {
 				return
@@ -148,7 +148,7 @@ func (a *Admission) RetryAfter() (wait time.Duration, ok bool) {
 	case a.decision.Len() == 0, a.overloaded && a.decision.Source != core.SourceClosed:
 		return time.Second, true
 	}
-	if !a.followed {
+	if a.sooner == nil {
 		return a.decision.RetryAfter(), true
 	}
 	for _, r := range a.denials() {

@@ -80,11 +80,11 @@ func (a *Admission) denialDetail() string {
 
 // fullDetail tells the client which cap is full.
 func (a *Admission) fullDetail() string {
-	detail := "All " + strconv.FormatInt(a.caps.levels[a.caps.full.Cap].Limit, 10) + " concurrent requests"
+	detail := "All " + strconv.FormatInt(a.derived.caps[a.Full().Cap].Limit, 10) + " concurrent requests"
 	if name := a.fullCap().Name; name != "" {
 		detail += ` of policy "` + name + `"`
 	}
-	if a.caps.full.Queue {
+	if a.Full().Queue {
 		return detail + " are in use, and the queue is full or the wait too long."
 	}
 	return detail + " are in use."

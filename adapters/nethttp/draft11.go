@@ -78,8 +78,8 @@ func (a *Admission) capMembers() string {
 	switch {
 	case !a.capped:
 		return ""
-	case !a.caps.own:
+	case !a.derived.ownCaps:
 		return a.guard.caps
 	}
-	return a.guard.slot.advertise(a.caps.levels)
+	return a.guard.slot.advertise(a.derived.caps)
 }

@@ -17,8 +17,6 @@ import (
 // the process runs. One goroutine uses an Exchange, and none copies it.
 type Exchange struct {
 	Admission
-	scope       string     // of the request, once it is derived
-	blockKeys   []core.Key // of the first charges, which are of BlockRules
 	reservation *core.Reservation
 	attempt     *attempt            // at the request's id, or nil
 	ctx         admittedContext     // of the handler; with a lease, only of those around the guard
@@ -29,6 +27,7 @@ type Exchange struct {
 	informed    bool                // an informational header was sent
 	finished    atomic.Bool
 	background  bool          // as Config.Background says
+	planned     bool          // Config.Plan was asked
 	request     *http.Request // that Admit was given
 	write       *writeTimeout // or nil
 	inlineKept  [2]keptHeader // memory of kept, for the headers of a Guard

@@ -86,7 +86,9 @@ func (x *Exchange) settle(r *http.Request, status int) {
 		}
 	}
 	_ = x.reservation.Settle(r.Context(), actual...)
-	x.forget(r, status)
+	if x.derived != nil {
+		x.forget(r, status)
+	}
 }
 
 // keepSpent settles a request that was refused although it was charged: what it has spent stays
@@ -103,7 +105,7 @@ func (x *Exchange) keepSpent(r *http.Request) {
 
 // forget forgets the strikes of a client whose response shows that it is honest.
 func (x *Exchange) forget(r *http.Request, status int) {
-	for i, key := range x.blockKeys {
+	for i, key := range x.derived.blockKeys {
 		b := x.charged[i].by.block
 		if b.Forget == nil || x.decision.At(i).Used == 0 || !b.Forget(r, status) {
 			continue

@@ -22,6 +22,7 @@ type Guard struct {
 	advertised
 	settles bool // something depends on the response, or is held until there is one
 	follows bool // a rule has a Then
+	derives bool // there is a Scope, or there are blocks or caps
 	beside  bool // there are blocks or caps, requests may wait, or their bodies are read
 }
 
@@ -52,7 +53,9 @@ func NewGuard(cfg Config) (*Guard, error) {
 	if cfg.Slot != nil {
 		g.useSlot(*cfg.Slot)
 	}
-	g.beside = len(g.blocks) > 0 || cfg.Slot != nil || cfg.MaxDelay > 0 || cfg.Background != nil || g.readsBody()
+	asks := len(g.blocks) > 0 || cfg.Slot != nil
+	g.derives = asks || cfg.Scope != nil
+	g.beside = asks || cfg.MaxDelay > 0 || cfg.Background != nil || g.readsBody()
 	g.policies = string(appendMember(policies, g.caps))
 	return g, nil
 }

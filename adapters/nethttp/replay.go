@@ -277,9 +277,9 @@ func (p *Replay) repeat(ctx context.Context, x *Exchange, id core.Key, print str
 // what the request holds has expired.
 func (x *Exchange) recheck(ctx context.Context) (err error) {
 	d := core.Decision{Allowed: true}
-	if len(x.blockKeys) > 0 {
-		asks := make([]core.Charge, len(x.blockKeys))
-		for i, key := range x.blockKeys {
+	if x.derived != nil && len(x.derived.blockKeys) > 0 {
+		asks := make([]core.Charge, len(x.derived.blockKeys))
+		for i, key := range x.derived.blockKeys {
 			asks[i] = core.Charge{Policy: x.charged[i].by.block.Policy, Key: key, Cost: core.NoCost}
 		}
 		d, err = x.guard.cfg.Gate.Decide(ctx, asks...)

@@ -1,6 +1,10 @@
 package nethttp
 
-import "github.com/headgate/headgate/core"
+import (
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
 
 // chargerOf returns the charger of a rule, with one for each policy that follows when it denies.
 func chargerOf(r *Rule) charger {
@@ -31,8 +35,10 @@ func (x *Exchange) follow(charges []core.Charge) (again bool) {
 				x.keepInstead(next, &charges[i], c.cost, charges[i+1:], x.charged[i+1:])
 			}
 			c.by = next
-			c.sooner = r.RetryAfter
-			x.followed = true
+			if x.sooner == nil {
+				x.sooner = make(map[int]time.Duration)
+			}
+			x.sooner[i] = r.RetryAfter
 			again = true
 		}
 	}

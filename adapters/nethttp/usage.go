@@ -253,9 +253,9 @@ func (x *Exchange) capUsages(r *http.Request) ([]capUsage, error) {
 		if level.Name == "" || level.Global {
 			continue
 		}
-		keys = append(keys, x.caps.levels[i].Key)
+		keys = append(keys, x.derived.caps[i].Key)
 		all = append(all, capUsage{
-			Name: level.Name, Unit: "concurrent-requests", Quota: x.caps.levels[i].Limit,
+			Name: level.Name, Unit: "concurrent-requests", Quota: x.derived.caps[i].Limit,
 		})
 	}
 	used, err := c.Semaphore.Usage(r.Context(), keys...)

@@ -10,9 +10,9 @@ import (
 )
 
 // Writer returns the ResponseWriter for the handler of an admitted request, one on w that keeps
-// headers as RestoreHeaders describes. It has Unwrap and the optional interfaces of w, except Push. If
-// there is nothing to keep and nothing depends on the response, it is w. Writer calls ExtendDeadline. An
-// adapter calls it once, after WriteHeaders.
+// headers as RestoreHeaders describes. It has Unwrap, ReadFrom, and those of Flush, Hijack and
+// CloseNotify that w has. If there is nothing to keep and nothing depends on the response, it is w.
+// Writer calls ExtendDeadline. An adapter calls it once, after WriteHeaders.
 func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 	x.ExtendDeadline(w)
 	if x.attempt != nil {
@@ -112,6 +112,10 @@ func (w writer) FlushError() error {
 // report that.
 func (w writer) ReadFrom(src io.Reader) (int64, error) {
 	x := w.x
+	below, ok := x.w.(io.ReaderFrom)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{w}, src)
+	}
 	if room := x.recording().room(); room > 0 {
 		n, ended, err := w.copyRecorded(src, room)
 		if ended {
@@ -123,7 +127,7 @@ func (w writer) ReadFrom(src io.Reader) (int64, error) {
 	if x.seen.status == 0 {
 		x.RestoreHeaders(x.w.Header(), http.StatusOK)
 	}
-	n, err := x.w.(io.ReaderFrom).ReadFrom(src)
+	n, err := below.ReadFrom(src)
 	if n > 0 {
 		x.seen.sent(http.StatusOK)
 	}

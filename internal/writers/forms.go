@@ -13,52 +13,36 @@ var forms = [...]func(w) http.ResponseWriter{
 	func(w w) http.ResponseWriter { return wf{w} },
 	func(w w) http.ResponseWriter { return wh{w} },
 	func(w w) http.ResponseWriter { return wfh{wf{w}} },
-	func(w w) http.ResponseWriter { return wr{w} },
-	func(w w) http.ResponseWriter { return wfr{wf{w}} },
-	func(w w) http.ResponseWriter { return whr{wh{w}} },
-	func(w w) http.ResponseWriter { return wfhr{wfh{wf{w}}} },
 	func(w w) http.ResponseWriter { return wn{w} },
 	func(w w) http.ResponseWriter { return wfn{wf{w}} },
 	func(w w) http.ResponseWriter { return whn{wh{w}} },
 	func(w w) http.ResponseWriter { return wfhn{wfh{wf{w}}} },
-	func(w w) http.ResponseWriter { return wrn{wr{w}} },
-	func(w w) http.ResponseWriter { return wfrn{wfr{wf{w}}} },
-	func(w w) http.ResponseWriter { return whrn{whr{wh{w}}} },
-	func(w w) http.ResponseWriter { return wfhrn{wfhr{wfh{wf{w}}}} },
 }
 
-// w is what every form has. The letters after it say what a form adds: f Flush, h Hijack, r ReadFrom
-// and n CloseNotify. Each is one pointer, so that an interface of it takes no allocation. Their
+// w is what every form has. The letters after it say what a form adds: f Flush, h Hijack and
+// n CloseNotify. Each is one pointer, so that an interface of it takes no allocation. Their
 // names are short, because the linker keeps that of every method of every form.
 type w struct{ own *Own }
 
-func (w w) Header() http.Header               { return (*w.own).Header() }
-func (w w) WriteHeader(status int)            { (*w.own).WriteHeader(status) }
-func (w w) Write(p []byte) (int, error)       { return (*w.own).Write(p) }
-func (w w) WriteString(s string) (int, error) { return (*w.own).WriteString(s) }
-func (w w) FlushError() error                 { return (*w.own).FlushError() }
-func (w w) Unwrap() http.ResponseWriter       { return (*w.own).Unwrap() }
+func (w w) Header() http.Header                   { return (*w.own).Header() }
+func (w w) WriteHeader(status int)                { (*w.own).WriteHeader(status) }
+func (w w) Write(p []byte) (int, error)           { return (*w.own).Write(p) }
+func (w w) WriteString(s string) (int, error)     { return (*w.own).WriteString(s) }
+func (w w) ReadFrom(src io.Reader) (int64, error) { return (*w.own).ReadFrom(src) }
+func (w w) FlushError() error                     { return (*w.own).FlushError() }
+func (w w) Unwrap() http.ResponseWriter           { return (*w.own).Unwrap() }
 
 func (w w) hijack() (net.Conn, *bufio.ReadWriter, error) { return (*w.own).Hijack() }
-func (w w) readFrom(src io.Reader) (int64, error)        { return (*w.own).ReadFrom(src) }
 func (w w) notify() <-chan bool                          { return w.Unwrap().(notifier).CloseNotify() }
 
 type (
-	wf    struct{ w }
-	wh    struct{ w }
-	wfh   struct{ wf }
-	wr    struct{ w }
-	wfr   struct{ wf }
-	whr   struct{ wh }
-	wfhr  struct{ wfh }
-	wn    struct{ w }
-	wfn   struct{ wf }
-	whn   struct{ wh }
-	wfhn  struct{ wfh }
-	wrn   struct{ wr }
-	wfrn  struct{ wfr }
-	whrn  struct{ whr }
-	wfhrn struct{ wfhr }
+	wf   struct{ w }
+	wh   struct{ w }
+	wfh  struct{ wf }
+	wn   struct{ w }
+	wfn  struct{ wf }
+	whn  struct{ wh }
+	wfhn struct{ wfh }
 )
 
 func (w wf) Flush() { _ = w.FlushError() }
@@ -66,16 +50,7 @@ func (w wf) Flush() { _ = w.FlushError() }
 func (w wh) Hijack() (net.Conn, *bufio.ReadWriter, error)  { return w.hijack() }
 func (w wfh) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.hijack() }
 
-func (w wr) ReadFrom(src io.Reader) (int64, error)   { return w.readFrom(src) }
-func (w wfr) ReadFrom(src io.Reader) (int64, error)  { return w.readFrom(src) }
-func (w whr) ReadFrom(src io.Reader) (int64, error)  { return w.readFrom(src) }
-func (w wfhr) ReadFrom(src io.Reader) (int64, error) { return w.readFrom(src) }
-
-func (w wn) CloseNotify() <-chan bool    { return w.notify() }
-func (w wfn) CloseNotify() <-chan bool   { return w.notify() }
-func (w whn) CloseNotify() <-chan bool   { return w.notify() }
-func (w wfhn) CloseNotify() <-chan bool  { return w.notify() }
-func (w wrn) CloseNotify() <-chan bool   { return w.notify() }
-func (w wfrn) CloseNotify() <-chan bool  { return w.notify() }
-func (w whrn) CloseNotify() <-chan bool  { return w.notify() }
-func (w wfhrn) CloseNotify() <-chan bool { return w.notify() }
+func (w wn) CloseNotify() <-chan bool   { return w.notify() }
+func (w wfn) CloseNotify() <-chan bool  { return w.notify() }
+func (w whn) CloseNotify() <-chan bool  { return w.notify() }
+func (w wfhn) CloseNotify() <-chan bool { return w.notify() }

@@ -51,16 +51,16 @@ type controlled struct{ w http.ResponseWriter }
 
 func (c controlled) FlushError() error { return http.NewResponseController(c.w).Flush() }
 
-// Like returns own with those of Flush, Hijack, ReadFrom and CloseNotify that the ResponseWriter below
-// has. It allocates nothing. CloseNotify is that of the ResponseWriter below.
+// Like returns own with those of Flush, Hijack and CloseNotify that the ResponseWriter below has. It
+// allocates nothing. CloseNotify is that of the ResponseWriter below. ReadFrom is always there: io.Copy
+// copies as well without it.
 func Like(own *Own) http.ResponseWriter {
 	below := (*own).Unwrap()
 	_, flushes := below.(http.Flusher)
 	_, hijacks := below.(http.Hijacker)
-	_, reads := below.(io.ReaderFrom)
 	_, notifies := below.(notifier)
 	form := 0
-	for i, has := range [...]bool{flushes, hijacks, reads, notifies} {
+	for i, has := range [...]bool{flushes, hijacks, notifies} {
 		if has {
 			form |= 1 << i
 		}
