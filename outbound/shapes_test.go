@@ -76,7 +76,7 @@ func TestShapesOfRefusals(t *testing.T) {
 			}
 		})
 	}
-	if len(all) != 222 || byRead > 5 {
+	if len(all) != 266 || byRead > 5 {
 		t.Errorf("%d refusals, %d of them by Read", len(all), byRead)
 	}
 }
@@ -186,7 +186,7 @@ func quoting(r *rand.Rand) any {
 	places := []string{"input", "param", "metadata", "received", "request", "detail", "body", "ctx", "value", "data", "params"}
 	place := places[r.IntN(len(places))]
 	phrases := []string{"Your credit balance is too low", "You have exceeded a secondary rate limit", "API rate limit exceeded for user",
-		"You've reached your usage limit", "try again in 24h", "on requests per day (RPD)", "can only afford 0."}
+		"You've reached your usage limit", "insufficient balance (1008)", "try again in 24h", "on requests per day (RPD)", "can only afford 0."}
 	failure := map[string]any{
 		"code": "invalid_value", "type": "invalid_request_error",
 		"message": fmt.Sprintf("flagged: %q", phrases[r.IntN(len(phrases))]),
@@ -229,7 +229,7 @@ func TestQuotedRequestCoolsNoAccount(t *testing.T) {
 			}
 		},
 	})
-	statuses := []int{400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503, 504}
+	statuses := []int{400, 401, 403, 404, 409, 412, 413, 422, 429, 500, 502, 503, 504}
 	for i := range 10_000 {
 		text := gatetest.Must(json.Marshal(quoting(r)))(t)
 		body, status = string(text), statuses[r.IntN(len(statuses))]

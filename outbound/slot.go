@@ -3,7 +3,6 @@ package outbound
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/headgate/headgate/core"
@@ -51,13 +50,12 @@ func (s *Slot) check(gate *core.Gate, fault faultFunc) {
 	}
 	within(fault, "Slot.Caps's length", len(s.Caps), 1, maxCaps)
 	for i, c := range s.Caps {
-		at := fmt.Sprintf("Slot.Caps[%d]", i)
 		if c.Key == nil {
-			fault("%s.Key is nil: say whose cap it is, such as ByCredential", at)
+			fault("Slot.Caps[%d].Key is nil: say whose cap it is, such as ByCredential", i)
 		}
 		l := lease.Level{Limit: c.Limit, Share: c.Share, Floor: c.Floor}
 		for _, text := range l.Faults(i == 0) {
-			fault("%s.%s", at, text)
+			fault("Slot.Caps[%d].%s", i, text)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 // cloud.google.com/apis/design/errors, developers.google.com/workspace/drive/api/guides/handle-errors,
 // spec.graphql.org, developers.hubspot.com/docs/api/usage-details, 2026-11
 type failure struct {
-	Code, ErrorCode, Type, Status, Reason, PolicyName text
+	Code, ErrorCode, Type, Status, Reason, PolicyName, X402Version text
 
 	AWS            text `json:"__type"`
 	Error, Message text
@@ -80,7 +80,9 @@ func (r *response) readBody(b []byte) {
 
 // readFailure adds what a failure says.
 func (r *response) readFailure(f *failure) {
-	codes := []text{f.Code, f.ErrorCode, f.Type, f.Status, f.Reason, f.AWS, "policy " + f.PolicyName}
+	codes := []text{
+		f.Code, f.ErrorCode, f.Type, f.Status, f.Reason, f.AWS, "policy " + f.PolicyName, "x402 " + f.X402Version,
+	}
 	for _, e := range f.Errors {
 		codes = append(codes, e.Code, e.Type, e.Reason, e.Extensions.Code)
 	}
@@ -132,9 +134,8 @@ func (r *response) ofDay() bool {
 // ofRoute reports whether a refusal is of a resource of GitHub such as search, or of a bucket of
 // Discord's. A secondary limit is the account's.
 func (r *response) ofRoute() bool {
-	apart := func(w Remaining) bool { return w.Name != requests && w.Remaining == 0 }
 	return (r.header[githubHeader] != nil || r.header[discordHeader] != nil) && r.header[globalHeader] == nil &&
-		!strings.HasPrefix(r.message, secondaryLimit) && slices.ContainsFunc(r.windows, apart)
+		!strings.HasPrefix(r.message, secondaryLimit) && slices.ContainsFunc(r.windows, func(w Remaining) bool { return w.Name != requests && w.Remaining == 0 })
 }
 
 // deniesAccount reports whether one of Anthropic's limits refuses that is of all models.

@@ -117,6 +117,7 @@ var statuses = map[int]struct {
 	http.StatusGatewayTimeout:      {waits: loaded, heeds: []meaning{slow, loaded}},
 	http.StatusForbidden:           {waits: slow, heeds: []meaning{slow, blocked}}, // GitHub, older APIs of Google
 	http.StatusBadRequest:          {heeds: []meaning{slow}},                       // AWS, Linear; Anthropic: no credit
+	http.StatusPreconditionFailed:  {},                                             // Fireworks: a suspended account
 }
 
 // Statuses without a name in package http.
@@ -167,6 +168,16 @@ var codes = map[string]meaning{
 	"policy daily": spent,
 	// docs.stripe.com/error-codes, 2026-11: another request uses the same object
 	"lock_timeout": large,
+	"card_error":   large, // of the payer, with a status of 402
+	// x402-foundation/x402, transports-v1/http.md, 2026-11: the price of a request
+	"x402 1": large, "x402 2": large,
+	"insufficient_balance": spent, // Venice (veniceai/api-docs#149), Wei-Shaw/sub2api#890
+	"accountoverdueerror":  spent, // Volcengine, 2026-11
+	"arrearage":            spent, // help.aliyun.com/zh/model-studio/error-code, 2026-11
+	// docs.z.ai/api-reference/api-code, 2026-11: also of a model that the plan does not have
+	"1113":                     daily,
+	"user_weekly_rate_limited": spent,  // github/copilot-cli#2741
+	"server_overload":          loaded, // Novita (NousResearch/hermes-agent#106512)
 }
 
 // phrases are how error messages begin, in lower case, that tell what no code does. What follows a * may
@@ -195,7 +206,15 @@ var phrases = []struct {
 	// OpenAI, without a code (waylaidwanderer/node-chatgpt-api#34)
 	{"that model is currently overloaded", loaded},
 	// kimi.com/code/docs/en/kimi-code/error-reference.html, 2026-11
-	{"you've reached your usage limit", spent},
+	{"you've reached your*usage limit", spent}, // also Ollama Cloud, hours (continuedev/continue#9233)
+	{"you (*usage limit, ", spent},             // Ollama Cloud (continuedev/continue#11444)
+	// MiniMax-AI/MiniMax-M2.7#36, MiniMax-AI/MiniMax-M2#62; the second one has a status of 500
+	{"usage limit exceeded", spent}, {"insufficient balance (", spent},
+	// Fireworks, with a status of 412 (amd/gaia#3766)
+	{"account *is suspended, possibly due to reaching the monthly spending limit", spent},
+	// Anthropic (SakanaAI/AI-Scientist#115)
+	{"number of request*has exceeded your daily rate limit", daily},
+	{"model busy", loaded}, // DeepInfra (truefoundry/models#862)
 	// OpenAI (vanderschaarlab/climb#1); Groq says so with a status of 413
 	{"request too large for", large},
 	// OpenRouter, with a status of 402 (can1357/oh-my-pi#9569, continuedev/continue#11227,
@@ -212,9 +231,10 @@ const secondaryLimit = "you have exceeded a secondary rate limit"
 
 // days are parts of a quota's id or of a message, in lower case, that name a day.
 var days = []string{
-	"perday",    // quotaId of google.rpc.QuotaFailure: ai.google.dev/gemini-api/docs/rate-limits, 2026-11
-	"per day (", // OpenAI and Groq: "on requests per day (RPD)", 2026-11
-	"-per-day",  // OpenRouter, as above
+	"perday",       // quotaId of google.rpc.QuotaFailure: ai.google.dev/gemini-api/docs/rate-limits, 2026-11
+	"per day (",    // OpenAI and Groq: "on requests per day (RPD)", 2026-11
+	"-per-day",     // OpenRouter, as above
+	"bymodelbyday", // GitHub Models, 2026-11
 }
 
 // waitHeaders are the headers that state a wait, in the order in which they count.
@@ -232,6 +252,10 @@ var waitHeaders = []struct {
 // docs.github.com/rest/using-the-rest-api/best-practices-for-using-the-rest-api, 2026-11
 const secondary = time.Minute
 
-// invitations come before the wait in a message: OpenAI and Groq, Gemini, and Azure with a unit of
-// its own word.
-var invitations = []string{"try again in ", "retry in ", "retry after "}
+// invitations come before the wait in a message: OpenAI and Groq, Gemini, and Azure and GitHub Models
+// with a unit of its own word.
+var invitations = []string{"try again in ", "retry in ", "retry after ", "please wait "}
+
+// challenges are headers of a 402 that states the price of the request: x402 (transports-v2/http.md), L402
+// and other schemes of payment, 2026-11.
+var challenges = []string{"Payment-Required", "Www-Authenticate"}

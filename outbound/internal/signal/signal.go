@@ -83,6 +83,9 @@ func Read(status int, h http.Header, body []byte, now time.Time) Signal {
 	if Refusal(status) {
 		r.readBody(body)
 		r.addCode(h.Get("X-Amzn-Errortype"))
+		for _, name := range challenges {
+			r.means[large] = r.means[large] || status == http.StatusPaymentRequired && h[name] != nil
+		}
 		s = r.refusal(r.wait(h))
 	}
 	s.Remaining = r.windows
