@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -69,7 +68,7 @@ func (a *Admin) act(w http.ResponseWriter, r *http.Request) {
 		}
 	} else if undo != nil {
 		undo.ID, undo.Back = rand.Text(), o.Back
-		v.Undo, v.Verb = undo.fields(), "Undo: "+undoWords[undo.Op]
+		v.Undo, v.Verb = undo.fields(), "Undo: "+ops[undo.Op].undo
 	}
 	a.render(w, r, status, "result", title, v)
 }
@@ -103,13 +102,6 @@ func (a *Admin) heeded(ctx context.Context, o *order) error {
 		return unheeded{err}
 	}
 	return nil
-}
-
-// undoWords are the words of the buttons that undo.
-var undoWords = map[Op]string{
-	OpGive: "give it back", OpTake: "charge it again", OpRaise: "raise it again", OpEndRaise: "end the raise",
-	OpBlock: "block it again", OpUnblock: "unblock", OpOverride: "set the override before",
-	OpEndOverride: "remove the override",
 }
 
 // errGone is the error of a holder that has left.
@@ -155,7 +147,7 @@ func (a *Admin) carryOut(ctx context.Context, o *order) (text string, undo *orde
 	case OpUnblock:
 		return a.unblock(ctx, o, at)
 	case OpEvict:
-		found, err := a.inspector.Evict(ctx, o.Slots, o.Key, o.Holder)
+		found, err := a.inspector.Semaphore(o.Slots).Evict(ctx, o.Key, o.Holder)
 		if err == nil && found == 0 {
 			err = errGone
 		}
@@ -219,7 +211,7 @@ func (a *Admin) unblock(ctx context.Context, o *order, at string) (string, *orde
 
 // override sets or removes the override of a tenant.
 func (a *Admin) override(ctx context.Context, o *order) (string, *order, error) {
-	before, is, err := a.inspector.Override(ctx, o.Tenant)
+	before, is, err := a.cfg.Plans.Override(ctx, o.Tenant)
 	if err != nil {
 		return "", nil, err
 	}
@@ -229,7 +221,7 @@ func (a *Admin) override(ctx context.Context, o *order) (string, *order, error) 
 		undo.Op, undo.Override = OpOverride, string(text)
 	}
 	if o.Op == OpEndOverride {
-		was, err := a.inspector.DeleteOverride(ctx, o.Tenant)
+		was, err := a.cfg.Plans.DeleteOverride(ctx, o.Tenant)
 		if err == nil && !was {
 			err = errNoOverride
 		}
@@ -240,7 +232,7 @@ func (a *Admin) override(ctx context.Context, o *order) (string, *order, error) 
 		return "", nil, err
 	}
 	text := fmt.Sprintf("The override of %s is set. Every process obeys it within a second.", o.Tenant)
-	return text, undo, a.inspector.SetOverride(ctx, o.Tenant, after)
+	return text, undo, a.cfg.Plans.SetOverride(ctx, o.Tenant, after)
 }
 
 // done remembers the ids of the last orders, so that a form that is sent twice counts once.
@@ -271,5 +263,3 @@ func (d *done) forget(id string) {
 	defer d.mu.Unlock()
 	d.ids = slices.DeleteFunc(d.ids, func(one string) bool { return one == id })
 }
-
-func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -297,7 +297,7 @@ func TestRecordIsWhatWasDone(t *testing.T) {
 			record, text      string
 		}{
 			{2, 10, 2, "kim gave 2 of month back", "got 2 of month back."},
-			{0, 10, 0, "kim gave nothing of month back: nothing was used", "nothing came back."},
+			{0, 10, 0, "kim gave 0 of month back", "nothing came back."},
 		} {
 			name := fmt.Sprint("record-", i)
 			if tt.used > 0 {

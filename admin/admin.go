@@ -26,7 +26,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -49,8 +48,8 @@ type Config struct {
 	Live *Live
 
 	// Read returns the name of the operator that may read the page, or an error: then the answer is
-	// 403. An empty name is refused too. It is required, and is called for each request, and every
-	// 15 s while figures are streamed. The error is not shown.
+	// 403. An empty name is refused too. It is required, and is called for each request. The error is
+	// not shown.
 	Read func(*http.Request) (operator string, err error)
 	// Write is Read for changes. If it is nil, nobody may change anything.
 	Write func(*http.Request) (operator string, err error)
@@ -74,9 +73,6 @@ type Config struct {
 	// are the subject's own key, and of the keys around it, such as that of its tenant, the ones
 	// that have spent something under the policy.
 	Keys func(p *core.Policy, subject core.Key) []core.Key
-	// Cost returns the cost of a subject's next request under a policy. Zero is 1, and so is a nil
-	// func.
-	Cost func(*core.Policy) int64
 	// Tenants returns the names by which Plans knows a subject, outermost first. If it is nil, that
 	// is the outermost part of its key.
 	Tenants func(subject core.Key) []string
@@ -97,14 +93,8 @@ type Admin struct {
 	templates *template.Template
 	pages     map[string]page
 	started   time.Time
-	streams   chan struct{} // has a place for each stream of figures
-	closing   chan struct{}
-	close     func()
 	done      done
 }
-
-// maxStreams is how many streams of figures are sent at a time.
-const maxStreams = 64
 
 // New returns an Admin, or every fault of the configuration at once.
 func New(cfg Config) (*Admin, error) {
@@ -112,11 +102,7 @@ func New(cfg Config) (*Admin, error) {
 	if cfg.Read == nil {
 		errs = append(errs, errors.New("admin: Config.Read is nil: it must say who may read"))
 	}
-	a := &Admin{
-		cfg: cfg, started: time.Now(), streams: make(chan struct{}, maxStreams),
-		closing: make(chan struct{}), hosts: make(map[string]bool),
-	}
-	a.close = sync.OnceFunc(func() { close(a.closing) })
+	a := &Admin{cfg: cfg, started: time.Now(), hosts: make(map[string]bool)}
 	for i, origin := range cfg.Origins {
 		if err := a.foreign.AddTrustedOrigin(origin); err != nil {
 			errs = append(errs, fmt.Errorf("admin: Config.Origins[%d]: %w", i, err))
@@ -133,7 +119,7 @@ func New(cfg Config) (*Admin, error) {
 	var err error
 	a.inspector, err = inspect.New(inspect.Config{
 		Gate: cfg.Gate, Policies: cfg.Policies, Semaphores: cfg.Semaphores, Plans: cfg.Plans,
-		Keys: cfg.Keys, Cost: cfg.Cost, Tenants: cfg.Tenants,
+		Keys: cfg.Keys, Tenants: cfg.Tenants,
 	}, "admin")
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
@@ -159,7 +145,6 @@ func (a *Admin) routes() map[string]page {
 		"/":          get(a.overview),
 		"/subject":   get(a.subject),
 		"/blocked":   get(a.blocked),
-		"/live":      get(a.stream),
 		"/style.css": get(file("style.css", "text/css; charset=utf-8")),
 		"/page.js":   get(file("page.js", "text/javascript; charset=utf-8")),
 		"/confirm":   {http.MethodGet, a.writes(a.confirm)},
@@ -184,10 +169,6 @@ func (a *Admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.handler.ServeHTTP(w, r)
 	}
 }
-
-// Close ends the streams of figures to pages that are open. An http.Server's Shutdown would wait for
-// them, so give Close to its RegisterOnShutdown. Later calls do nothing.
-func (a *Admin) Close() { a.close() }
 
 // name returns what the page calls a key.
 func (a *Admin) name(k core.Key) string {

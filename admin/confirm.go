@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,7 +148,7 @@ func (a *Admin) askEviction(ctx context.Context, o *order, v *confirmView) error
 		v.Verb, v.Grave = "Evict", true
 		v.Question = fmt.Sprintf("Take the slot of %s at %s away?", a.name(h.Key), o.Slots)
 		v.Notes = []string{fmt.Sprintf("It is held for %s.", ago(h.Since))}
-		for _, name := range sortedKeys(h.Meta) {
+		for _, name := range slices.Sorted(maps.Keys(h.Meta)) {
 			v.Notes = append(v.Notes, name+": "+h.Meta[name])
 		}
 		return nil
@@ -155,7 +157,7 @@ func (a *Admin) askEviction(ctx context.Context, o *order, v *confirmView) error
 }
 
 func (a *Admin) askOverride(ctx context.Context, o *order, v *confirmView) error {
-	before, is, err := a.inspector.Override(ctx, o.Tenant)
+	before, is, err := a.cfg.Plans.Override(ctx, o.Tenant)
 	if err != nil {
 		return fmt.Errorf("redis cannot be asked: %w", err)
 	}
@@ -196,7 +198,7 @@ func inner(err error) string { return strings.TrimSuffix(err.Error(), ".") }
 
 // sentence returns an error as a sentence.
 func sentence(err error) string {
-	text := err.Error()
+	text := inspect.Explain(err).Error()
 	if text != "" && 'a' <= text[0] && text[0] <= 'z' {
 		text = string(text[0]-'a'+'A') + text[1:]
 	}

@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
 )
 
 // Op is what an operator does by the page.
@@ -29,15 +31,26 @@ const (
 	OpEndOverride
 )
 
-var ops = [...]string{
-	"none", "reset", "give", "take", "raise", "end raise", "block", "unblock", "evict", "override",
-	"end override",
+// ops are the words of each operation: its name, those of the button that undoes another by it, and what
+// an operator has done, of the units and the name of what was changed.
+var ops = [...]struct{ name, undo, done string }{
+	{name: "none"},
+	OpReset:       {"reset", "", "forgot what was spent of %[2]s"},
+	OpGive:        {"give", "give it back", "gave %s of %s back"},
+	OpTake:        {"take", "charge it again", "charged %s of %s"},
+	OpRaise:       {"raise", "raise it again", "raised the limit by %s under %s"},
+	OpEndRaise:    {"end raise", "end the raise", "ended a raise by %s under %s"},
+	OpBlock:       {"block", "block it again", "blocked under %[2]s"},
+	OpUnblock:     {"unblock", "unblock", "unblocked under %[2]s"},
+	OpEvict:       {"evict", "", "evicted a holder of %[2]s"},
+	OpOverride:    {"override", "set the override before", "set the override of %[2]s"},
+	OpEndOverride: {"end override", "remove the override", "removed the override of %[2]s"},
 }
 
 // String returns the operation in lower-case words.
 func (o Op) String() string {
 	if int(o) < len(ops) {
-		return ops[o]
+		return ops[o].name
 	}
 	return "unknown"
 }
@@ -70,3 +83,12 @@ type Event struct {
 
 // EventName returns "operator" and the operation.
 func (e *Event) EventName() string { return "operator " + e.Op.String() }
+
+// summary says in words what was done.
+func (e *Event) summary() string {
+	what := e.Slots + e.Tenant // one of them at most is there
+	if e.Policy != nil {
+		what = e.Policy.Name()
+	}
+	return fmt.Sprintf(ops[e.Op].done, inspect.Number(e.Units), what)
+}

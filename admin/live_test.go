@@ -70,7 +70,7 @@ func TestRefusedFindsWhoIsRefusedMost(t *testing.T) {
 			t.Errorf("%v with %d of %d is not found", who, n, total)
 		}
 	}
-	if n, m := len(r.now.heap), len(r.now.place); n != maxCounts || m != maxCounts {
+	if n, m := len(r.now.counts), len(r.now.place); n != maxCounts || m != maxCounts {
 		t.Errorf("%d counts, %d places", n, m)
 	}
 	gatetest.Equal(t, most[0].key, gatetest.Key(t, "head0"), "the first is %v", most[0])
@@ -97,9 +97,9 @@ func TestLiveIsBounded(t *testing.T) {
 	}
 	series := 0
 	l.rates.minutes.Range(func(any, any) bool { series++; return true })
-	if series != maxMinutes || len(l.refused.now.heap) != maxCounts || len(l.failures.all) != maxFailures || len(l.changes) != maxChanges {
+	if series != maxMinutes || len(l.refused.now.counts) != maxCounts || len(l.failures.all) != maxFailures || len(l.changes) != maxChanges {
 		t.Errorf("%d series, %d keys, %d failures, %d changes",
-			series, len(l.refused.now.heap), len(l.failures.all), len(l.changes))
+			series, len(l.refused.now.counts), len(l.failures.all), len(l.changes))
 	}
 	denials := int64(0)
 	for _, one := range l.rates.read(time.Now().Add(time.Second)) {

@@ -175,33 +175,3 @@ func readLimit(text string) (core.Algorithm, error) {
 	}
 	return o.Limits["limit"], nil
 }
-
-// summary says in words what the order is.
-func (e *Event) summary() string {
-	switch e.Op {
-	case OpReset:
-		return "forgot what was spent of " + e.Policy.Name()
-	case OpGive:
-		if e.Units == 0 {
-			return "gave nothing of " + e.Policy.Name() + " back: nothing was used"
-		}
-		return fmt.Sprintf("gave %s of %s back", inspect.Number(e.Units), e.Policy.Name())
-	case OpTake:
-		return fmt.Sprintf("charged %s of %s", inspect.Number(e.Units), e.Policy.Name())
-	case OpRaise:
-		return fmt.Sprintf("raised %s by %s", e.Policy.Name(), inspect.Number(e.Units))
-	case OpEndRaise:
-		return fmt.Sprintf("ended a raise of %s by %s", e.Policy.Name(), inspect.Number(e.Units))
-	case OpBlock:
-		return "blocked under " + e.Policy.Name()
-	case OpUnblock:
-		return "unblocked under " + e.Policy.Name()
-	case OpEvict:
-		return "evicted a holder of " + e.Slots
-	case OpOverride:
-		return "set the override of " + e.Tenant
-	case OpEndOverride:
-		return "removed the override of " + e.Tenant
-	}
-	return e.Op.String()
-}

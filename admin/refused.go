@@ -64,7 +64,7 @@ func (r *refused) most(n int, now time.Time) (all []count, since time.Time) {
 	both := [...]*sketch{&r.now, &r.earlier}
 	sum := make(map[refusal]count)
 	for _, s := range both {
-		for _, c := range s.heap {
+		for _, c := range s.counts {
 			sum[c.refusal] = count{refusal: c.refusal}
 		}
 	}
@@ -82,18 +82,6 @@ func (r *refused) most(n int, now time.Time) (all []count, since time.Time) {
 	return all[:min(n, len(all))], cmp.Or(r.earlierSince, r.since)
 }
 
-// of returns how often a key was denied at least, and since when.
-func (r *refused) of(who refusal, now time.Time) (times int64, since time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.turn(now)
-	for _, s := range []*sketch{&r.now, &r.earlier} {
-		all, over := s.of(who)
-		times += all - over
-	}
-	return times, cmp.Or(r.earlierSince, r.since)
-}
-
 // maxCounts is how many keys a sketch counts.
 const maxCounts = 256
 
@@ -101,76 +89,58 @@ const maxCounts = 256
 // takes the place of the one that came least, and its count. So a key that is more than one in
 // maxCounts of all is always there, and no count is too low.
 type sketch struct {
-	heap  []count // the least first
-	place map[refusal]int
+	counts []count
+	place  map[refusal]int
 }
 
 func (s *sketch) clear() {
-	s.heap = s.heap[:0]
+	s.counts = s.counts[:0]
 	clear(s.place)
 }
 
 func (s *sketch) add(who refusal) {
 	at, known := s.place[who]
-	switch {
-	case known:
-	case s.place == nil:
-		s.place = make(map[refusal]int, maxCounts)
-		fallthrough
-	case len(s.heap) < maxCounts:
-		at = len(s.heap)
-		s.heap = append(s.heap, count{refusal: who})
-		s.place[who] = at
-		at = s.up(at)
-	default:
-		least := &s.heap[0]
-		delete(s.place, least.refusal)
-		least.refusal, least.Over = who, least.Times
-		s.place[who], at = 0, 0
+	if !known {
+		at = s.seat(who)
 	}
-	s.heap[at].Times++
-	s.down(at)
+	s.counts[at].Times++
+}
+
+// seat returns the place of a key that is counted from now on.
+func (s *sketch) seat(who refusal) (at int) {
+	if s.place == nil {
+		s.place = make(map[refusal]int, maxCounts)
+	}
+	if at = len(s.counts); at < maxCounts {
+		s.counts = append(s.counts, count{refusal: who})
+	} else {
+		at = s.least()
+		c := &s.counts[at]
+		delete(s.place, c.refusal)
+		c.refusal, c.Over = who, c.Times
+	}
+	s.place[who] = at
+	return at
+}
+
+// least returns the place of the key that came least.
+func (s *sketch) least() (at int) {
+	for i := range s.counts {
+		if s.counts[i].Times < s.counts[at].Times {
+			at = i
+		}
+	}
+	return at
 }
 
 // of returns how often a key was denied. A key that is not counted may have been denied as often as
 // the one that came least.
 func (s *sketch) of(who refusal) (times, over int64) {
 	if at, known := s.place[who]; known {
-		return s.heap[at].Times, s.heap[at].Over
+		return s.counts[at].Times, s.counts[at].Over
 	}
-	if len(s.heap) == maxCounts {
-		return s.heap[0].Times, s.heap[0].Times
+	if len(s.counts) == maxCounts {
+		times = s.counts[s.least()].Times
 	}
-	return 0, 0
-}
-
-// up moves a count towards the front while the one before it is larger, and returns its place.
-func (s *sketch) up(at int) int {
-	for at > 0 && s.heap[(at-1)/2].Times > s.heap[at].Times {
-		s.swap(at, (at-1)/2)
-		at = (at - 1) / 2
-	}
-	return at
-}
-
-// down moves a count towards the end while one after it is smaller.
-func (s *sketch) down(at int) {
-	for {
-		least := at
-		for child := 2*at + 1; child <= 2*at+2 && child < len(s.heap); child++ {
-			if s.heap[child].Times < s.heap[least].Times {
-				least = child
-			}
-		}
-		if least == at {
-			return
-		}
-		s.swap(at, least)
-		at = least
-	}
-}
-
-func (s *sketch) swap(a, b int) {
-	s.heap[a], s.heap[b] = s.heap[b], s.heap[a]
-	s.place[s.heap[a].refusal], s.place[s.heap[b].refusal] = a, b
+	return times, times
 }

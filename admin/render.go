@@ -23,7 +23,6 @@ func (a *Admin) parse() (*template.Template, error) {
 	return template.New("").Funcs(template.FuncMap{
 		"name":    a.name,
 		"link":    link,
-		"stream":  stream,
 		"key":     inspect.FormatKey,
 		"number":  number,
 		"wait":    inspect.Wait,
@@ -105,11 +104,6 @@ func number(n any) string {
 // link returns the address of a key's page.
 func link(k core.Key) string {
 	return "subject?" + url.Values{"key": {inspect.FormatKey(k)}}.Encode()
-}
-
-// stream returns the address of a key's figures.
-func stream(k core.Key) string {
-	return "live?" + url.Values{"key": {inspect.FormatKey(k)}}.Encode()
 }
 
 // clock is a time on a page. The script of the page shows it in the zone of the browser.

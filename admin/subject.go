@@ -34,7 +34,6 @@ type subjectView struct {
 	Outage      string
 	Refused     bool // requests fail with an error, because Redis is misconfigured
 	Faults      []faultRow
-	PlanUnknown bool
 	HasPolicies bool
 	Others      []statedRow // policies of programs that this page was not given
 	Tenants     []tenantRow
@@ -59,7 +58,6 @@ type limitRow struct {
 	*inspect.Limit
 	ID                             string // begins the ids of its elements, which stay as rows move
 	Own                            bool   // the key is that of the page
-	Counted, Local                 bool   // by Redis, or by this process while that does not answer
 	Text                           string
 	Stateless                      bool   // there is nothing to show or to reset
 	Gives, Raises, Blocks, Blocked bool   // what can be done
@@ -68,8 +66,6 @@ type limitRow struct {
 	Tenant                         string
 	LimitText                      string
 	UsedPercent, HeldPercent       int64
-	Refused                        int64 // at least, as this process has seen it, since
-	RefusedSince                   time.Time
 }
 
 // slotsRow is how a key stands at a semaphore.
@@ -147,7 +143,7 @@ func (v *subjectView) fill(a *Admin, s *inspect.Subject) {
 
 // doubt fills in what is not known, and why.
 func (v *subjectView) doubt(a *Admin, s *inspect.Subject) {
-	v.HasPolicies, v.PlanUnknown = len(a.cfg.Policies) > 0, s.PlanUnknown
+	v.HasPolicies = len(a.cfg.Policies) > 0
 	for _, err := range slices.Backward(s.Faults) {
 		v.Unknown = inspect.Cause(err)
 		v.Refused = v.Refused || errors.Is(err, core.ErrMisconfigured)
@@ -173,15 +169,12 @@ func (r *limitRow) rank() int {
 
 // rowOf returns how a key stands under a policy, and what can be done.
 func (a *Admin) rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
-	row := limitRow{
-		Limit: l, Own: l.Key == s.Key, Text: inspect.Describe(l.Algorithm), Counted: l.Counted(),
-		Local: l.Result.Source == core.SourceLocal,
-	}
+	row := limitRow{Limit: l, Own: l.Key == s.Key, Text: inspect.Describe(l.Algorithm)}
 	switch l.Algorithm.(type) {
 	case core.Unlimited, core.DenyAll:
 		row.Stateless = true
 	case core.Block:
-		row.Blocks, row.Blocked = true, !l.Result.Allowed && row.Counted
+		row.Blocks, row.Blocked = true, !l.Result.Allowed
 	}
 	row.Gives = inspect.Adjustable(l.Algorithm)
 	row.Raises = inspect.IsQuota(l.Algorithm) && l.Policy.Raisable()
@@ -193,9 +186,6 @@ func (a *Admin) rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
 	if len(s.Tenants) > 0 && !row.Blocks {
 		row.Tenant = s.Tenants[0].Name
 		row.LimitText = a.inspector.LimitText(s, l)
-	}
-	if live := a.cfg.Live; live != nil {
-		row.Refused, row.RefusedSince = live.refused.of(refusal{l.Policy.Name(), l.Key}, time.Now())
 	}
 	row.UsedPercent = percent(l.Result.Used, l.Result.Limit)
 	row.HeldPercent = percent(l.Result.Held, l.Result.Limit)
@@ -284,7 +274,7 @@ func (a *Admin) blocked(w http.ResponseWriter, r *http.Request) {
 	v := blockedView{Policy: p.Name()}
 	all, err := a.inspector.Blocked(r.Context(), p, maxBlocked+1)
 	if err != nil {
-		v.Wrong = faultRow{err.Error(), inspect.Advice(err)}
+		v.Wrong = faultRow{inspect.Explain(err).Error(), inspect.Advice(err)}
 	}
 	v.More = len(all) > maxBlocked
 	now := time.Now()

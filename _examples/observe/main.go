@@ -67,7 +67,6 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, page.Close) // pages that are open keep no server from ending
 	clients, err := net.Listen("tcp", cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"))
 	if err != nil {
 		return err

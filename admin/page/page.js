@@ -1,5 +1,5 @@
 'use strict';
-// Times are shown in the zone of the browser, and figures are replaced as the server sends them.
+// Times are shown in the zone of the browser, and figures are asked for again while somebody looks.
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const calendar = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
@@ -13,30 +13,38 @@ function localize(root) {
   }
 }
 
-// replace shows new figures, and leaves the focus, what is open and what is typed as it was.
-function replace(live, html) {
-  const next = document.createElement('template');
-  next.innerHTML = html;
-  localize(next.content);
+// replace shows the figures of another page, and leaves the focus, what is open and what is typed as it was.
+function replace(live, page) {
+  const next = page.getElementById('live');
+  localize(next);
   for (const open of live.querySelectorAll('details[open][id]')) {
-    next.content.getElementById(open.id)?.setAttribute('open', '');
+    page.getElementById(open.id)?.setAttribute('open', '');
   }
   for (const field of live.querySelectorAll('input[id], select[id]')) {
-    const same = next.content.getElementById(field.id);
+    const same = page.getElementById(field.id);
     if (same) same.value = field.value;
   }
   const focused = live.contains(document.activeElement) ? document.activeElement : null;
   // A menu or a selection would close, and a field would lose its cursor.
   if (focused?.matches('select, input') || !document.getSelection().isCollapsed) return;
-  live.replaceChildren(next.content);
+  live.replaceChildren(...next.childNodes);
   if (focused?.id) document.getElementById(focused.id)?.focus({ preventScroll: true });
 }
 
 localize(document);
 const live = document.getElementById('live');
-if (live) {
-  const source = new EventSource(live.dataset.source);
-  source.onmessage = (event) => replace(live, event.data);
-  source.onopen = () => document.body.classList.remove('stale');
-  source.onerror = () => document.body.classList.add('stale');
+
+async function poll() {
+  try {
+    if (!document.hidden) {
+      const response = await fetch(location.href);
+      replace(live, new DOMParser().parseFromString(await response.text(), 'text/html'));
+      document.body.classList.remove('stale');
+    }
+  } catch { // nobody answers, or the answer has no figures
+    document.body.classList.add('stale');
+  }
+  setTimeout(poll, live.dataset.every);
 }
+
+if (live) setTimeout(poll, live.dataset.every);

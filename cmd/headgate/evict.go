@@ -83,7 +83,7 @@ func (e *evicting) run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		if v.Evicted, err = i.Evict(ctx, v.Semaphore, key, v.IDs...); err != nil {
+		if v.Evicted, err = s.Evict(ctx, key, v.IDs...); err != nil {
 			return err
 		}
 	}

@@ -7,13 +7,12 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/hub"
-	"github.com/headgate/headgate/plans"
 )
 
 // charge returns a charge on a key under a policy, with the limit of the plan of the key.
 func (i *Inspector) charge(ctx context.Context, p *core.Policy, key core.Key) (core.Charge, error) {
 	s := Subject{Key: key}
-	plan := i.plan(ctx, &s)
+	plan, _ := i.plan(ctx, &s)
 	if len(s.Faults) > 0 { // under another limit, another state would change
 		return core.Charge{}, s.Faults[0]
 	}
@@ -25,10 +24,10 @@ func (i *Inspector) charge(ctx context.Context, p *core.Policy, key core.Key) (c
 // core.Gate.Reset, and those of a plan that is not known.
 func (i *Inspector) Reset(ctx context.Context, p *core.Policy, key core.Key) error {
 	c, err := i.charge(ctx, p, key)
-	if err == nil {
-		err = i.cfg.Gate.Reset(ctx, c)
+	if err != nil {
+		return err
 	}
-	return i.explain(ctx, err, stateCommands)
+	return i.cfg.Gate.Reset(ctx, c)
 }
 
 // Adjustable reports whether Give works under a limit.
@@ -68,7 +67,7 @@ func (i *Inspector) Give(
 	quota, before := IsQuota(i.algorithm(c)), core.Result{}
 	if holds := p.Hold() > 0 && units > 0; quota || holds {
 		if before, err = i.result(ctx, c); err != nil {
-			return 0, i.explain(ctx, err, stateCommands)
+			return 0, err
 		}
 		if holds { // what is held comes back to those that hold it
 			if units = min(units, before.Used-before.Held); units <= 0 {
@@ -78,15 +77,14 @@ func (i *Inspector) Give(
 	}
 	if !quota {
 		give := hub.Give.(func(*core.Gate, context.Context, core.Charge, int64) (int64, error))
-		given, err = give(i.cfg.Gate, ctx, c, units)
-		return given, i.explain(ctx, err, stateCommands)
+		return give(i.cfg.Gate, ctx, c, units)
 	}
 	applied, err := i.cfg.Gate.Adjust(ctx, core.Adjustment{
 		ID: id, Policy: p, Key: key, Limit: c.Limit, Units: -units,
 	})
 	switch {
 	case err != nil || !applied:
-		return 0, i.explain(ctx, err, stateCommands)
+		return 0, err
 	case units < 0:
 		return units, nil
 	}
@@ -134,10 +132,9 @@ func (i *Inspector) Raise(
 	if err != nil {
 		return false, err
 	}
-	applied, err = i.cfg.Gate.Adjust(ctx, core.Adjustment{
+	return i.cfg.Gate.Adjust(ctx, core.Adjustment{
 		ID: id, Policy: p, Key: key, Limit: c.Limit, Raise: units, Until: until,
 	})
-	return applied, i.explain(ctx, err, stateCommands)
 }
 
 // Block blocks a key for a time under a policy whose algorithm is a core.Block.
@@ -145,10 +142,10 @@ func (i *Inspector) Block(
 	ctx context.Context, p *core.Policy, key core.Key, d time.Duration,
 ) error {
 	list, err := core.NewBlocklist(i.cfg.Gate, p)
-	if err == nil {
-		err = list.Block(ctx, key, d)
+	if err != nil {
+		return err
 	}
-	return i.explain(ctx, err, stateCommands)
+	return list.Block(ctx, key, d)
 }
 
 // Unblock lifts the block of a key, and returns for how long it would have lasted, 0 if there was none.
@@ -173,7 +170,7 @@ func (i *Inspector) Blocked(
 	seen := make(map[core.Key]bool)
 	for k, err := range list.All(ctx) {
 		if err != nil {
-			return all, i.explain(ctx, err, stateCommands)
+			return all, err
 		}
 		if !seen[k.Key] {
 			seen[k.Key] = true
@@ -184,36 +181,4 @@ func (i *Inspector) Blocked(
 		}
 	}
 	return all, nil
-}
-
-// Evict takes the slots of holders at the semaphore of a name away, and returns how many of them it
-// found.
-func (i *Inspector) Evict(
-	ctx context.Context, semaphore string, key core.Key, ids ...string,
-) (int, error) {
-	s := i.Semaphore(semaphore)
-	if s == nil {
-		return 0, fmt.Errorf("inspect: no semaphore has the name %.80q", semaphore)
-	}
-	n, err := s.Evict(ctx, key, ids...)
-	return n, i.explain(ctx, err, stateCommands)
-}
-
-// Override returns the override of a tenant, and whether there is one.
-func (i *Inspector) Override(
-	ctx context.Context, tenant string,
-) (o plans.Override, is bool, err error) {
-	o, is, err = i.cfg.Plans.Override(ctx, tenant)
-	return o, is, i.explain(ctx, err, overrideCommands)
-}
-
-// SetOverride sets the override of a tenant.
-func (i *Inspector) SetOverride(ctx context.Context, tenant string, o plans.Override) error {
-	return i.explain(ctx, i.cfg.Plans.SetOverride(ctx, tenant, o), overrideCommands)
-}
-
-// DeleteOverride deletes the override of a tenant, and reports whether there was one.
-func (i *Inspector) DeleteOverride(ctx context.Context, tenant string) (bool, error) {
-	was, err := i.cfg.Plans.DeleteOverride(ctx, tenant)
-	return was, i.explain(ctx, err, overrideCommands)
 }

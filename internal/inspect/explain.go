@@ -1,12 +1,12 @@
 package inspect
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"regexp"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,10 +22,8 @@ var (
 
 // explained is an error with its explanation.
 type explained struct {
-	words  string
-	rights string // that are missing, if that is why
-	user   string // of Redis, that lacks them
-	err    error
+	words string
+	err   error
 }
 
 func (e *explained) Error() string { return e.words + ": " + e.err.Error() }
@@ -37,11 +35,11 @@ func Explain(err error) error {
 	if err == nil || errors.As(err, new(*explained)) {
 		return err
 	}
-	if right := MissingRight(err); right != "" {
-		return &explained{"the user of Redis lacks the right " + right, right, "", err}
+	if right := missingRight(err); right != "" {
+		return &explained{"the user of Redis lacks the right " + right, err}
 	}
 	if errors.Is(err, core.ErrMisconfigured) {
-		return &explained{trips.Explain(err), "", "", err}
+		return &explained{trips.Explain(err), err}
 	}
 	return err
 }
@@ -67,15 +65,10 @@ func Cause(err error) string {
 	return "a part of the answer is missing"
 }
 
-// MissingRight returns the rights of the ACL of Redis whose lack caused an error, as they stand in
-// docs/redis.md, such as +hmget. It is empty for other errors, and where Redis did not name any.
-func MissingRight(err error) string {
-	if err == nil {
-		return ""
-	}
-	if e := new(explained); errors.As(err, &e) && e.rights != "" {
-		return e.rights
-	}
+// missingRight returns the right of the ACL of Redis whose lack caused an error, as it stands in
+// docs/redis.md, such as +hmget. It is empty for other errors, and for those of scripts, before Redis 7.2,
+// which do not name it.
+func missingRight(err error) string {
 	if command := forbiddenCommand.FindStringSubmatch(err.Error()); command != nil {
 		return "+" + command[1]
 	}
@@ -84,16 +77,24 @@ func MissingRight(err error) string {
 
 // Advice returns what an operator can do about an error, or an empty text.
 func Advice(err error) string {
-	right := MissingRight(err)
+	right, user := missingRight(err), "USER"
 	if right == "" {
 		return ""
-	}
-	user := ""
-	if e := new(explained); errors.As(err, &e) {
-		user = e.user
 	}
 	if name := forbiddenUser.FindStringSubmatch(err.Error()); name != nil {
 		user = name[1]
 	}
-	return fmt.Sprintf("ACL SETUSER %s %s", cmp.Or(user, "USER"), right)
+	return fmt.Sprintf("ACL SETUSER %s %s", user, right)
+}
+
+// IsRefusal reports whether Redis refuses a command because of its ACL, by the words of its error.
+func IsRefusal(text string) bool {
+	for _, words := range []string{
+		"NOPERM", "ACL failure in script", "The user executing the script", "no permissions",
+	} {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return false
 }

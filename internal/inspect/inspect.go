@@ -24,9 +24,6 @@ type Config struct {
 	// are the subject's own, and of the keys around it, such as that of its tenant, the ones that have
 	// spent something under the policy.
 	Keys func(p *core.Policy, subject core.Key) []core.Key
-	// Cost returns the cost of the subject's next request under a policy. Zero is 1, and so is a nil
-	// func.
-	Cost func(p *core.Policy) int64
 	// Plans is asked for the plan and the override of a subject. It may be nil.
 	Plans *plans.Book
 	// Tenants returns the names by which Plans knows a subject, outermost first. If it is nil, that is
@@ -150,13 +147,11 @@ type Subject struct {
 	Slots   []Slots
 	// Stated are the policies that programs state, or nil if that is not known.
 	Stated []Stated
-	// Outage is why failure modes decided on the Limits, or nil.
+	// Outage is why failure modes decide meanwhile on limits that are missing, or nil.
 	Outage error
 	// Faults are why parts of the answer are missing.
 	Faults []error
-	// PlanUnknown says that the Limits are those of the policies, because the plan is among the Faults.
-	PlanUnknown bool
-	Why         Verdict
+	Why    Verdict
 
 	wait time.Duration // after which all Limits admit the next request
 }
@@ -168,8 +163,9 @@ func (i *Inspector) Lookup(ctx context.Context, key core.Key) (*Subject, error) 
 		return nil, fmt.Errorf("%w: it is missing", core.ErrKey)
 	}
 	s := &Subject{Key: key}
-	plan := i.plan(ctx, s)
-	i.limits(ctx, s, plan)
+	if plan, known := i.plan(ctx, s); known {
+		i.limits(ctx, s, plan)
+	}
 	i.slots(ctx, s)
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)

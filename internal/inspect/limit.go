@@ -17,7 +17,7 @@ type Limit struct {
 	// Algorithm is the limit that holds, of the plan or of the policy.
 	Algorithm core.Algorithm
 	FromPlan  bool
-	// Cost is that of the next request. It is core.NoCost under a core.Block, which is asked.
+	// Cost is that of the next request: 1, or core.NoCost under a core.Block, which is asked.
 	Cost int64
 	// Result is that of a Peek at Cost.
 	Result core.Result
@@ -44,8 +44,8 @@ func (l *Limit) Denies() bool {
 	return !l.Result.Allowed && !l.Policy.Shadow() && l.Then == "" && l.answers == l.decides
 }
 
-// Counted reports whether the figures are those of the store, and not a failure mode's.
-func (l *Limit) Counted() bool {
+// counted reports whether the figures are those of the store, and not a failure mode's.
+func (l *Limit) counted() bool {
 	switch l.Result.Source {
 	case core.SourceLocal, core.SourceOpen, core.SourceClosed, core.SourceOverload:
 		return false
@@ -56,9 +56,7 @@ func (l *Limit) Counted() bool {
 // isSpent reports whether another limit may answer for this one.
 func (l *Limit) isSpent() bool {
 	_, denies := l.Algorithm.(core.DenyAll)
-	source := l.Result.Source
-	return !l.Result.Allowed && !l.Policy.Shadow() && !denies &&
-		source != core.SourceClosed && source != core.SourceOverload
+	return !l.Result.Allowed && !l.Policy.Shadow() && !denies
 }
 
 // Touched reports whether the key has spent something, or its limit is another than the policy's.
@@ -81,7 +79,7 @@ func (i *Inspector) limits(ctx context.Context, s *Subject, plan core.Plan) {
 			}
 			continue
 		}
-		known := l.Result.Policy != nil
+		known := l.Result.Policy != nil && l.counted()
 		if known && (i.cfg.Keys != nil || l.Key == s.Key || l.Touched()) {
 			s.Limits = append(s.Limits, l)
 		}
@@ -114,20 +112,14 @@ func (i *Inspector) keys(p *core.Policy, subject core.Key) []core.Key {
 
 // limitOf returns the limit of a key under a policy, without a Result.
 func (i *Inspector) limitOf(p *core.Policy, key core.Key, plan core.Plan) Limit {
-	l := Limit{Policy: p, Key: key, Algorithm: p.Algorithm()}
+	l := Limit{Policy: p, Key: key, Algorithm: p.Algorithm(), Cost: 1}
 	if plan != nil {
 		if own := plan.Algorithm(p.Name()); own != nil {
 			l.Algorithm, l.FromPlan = own, true
 		}
 	}
-	switch {
-	case l.Blocks():
+	if l.Blocks() {
 		l.Cost = core.NoCost
-	case i.cfg.Cost != nil:
-		l.Cost = i.cfg.Cost(p)
-	}
-	if l.Cost == 0 {
-		l.Cost = 1
 	}
 	return l
 }
@@ -159,13 +151,14 @@ func (i *Inspector) peek(ctx context.Context, s *Subject, some []Limit) {
 		if len(some) == 1 {
 			what = "the limit of " + some[0].Policy.Name()
 		}
-		s.fault(what, i.explain(ctx, err, stateCommands))
+		s.fault(what, err)
 		return
 	}
 	if d.Cause != nil {
 		s.Outage = d.Cause
+	} else {
+		s.wait = max(s.wait, d.RetryAfter())
 	}
-	s.wait = max(s.wait, d.RetryAfter())
 	for at, r := range d.Results() {
 		some[at].Result, some[at].KeptAfter = r, r.KeptAfter()
 	}
@@ -175,7 +168,8 @@ func (i *Inspector) peek(ctx context.Context, s *Subject, some []Limit) {
 // not known.
 func (i *Inspector) Limit(ctx context.Context, p *core.Policy, key core.Key) (Limit, error) {
 	s := Subject{Key: key}
-	some := []Limit{i.limitOf(p, key, i.plan(ctx, &s))}
+	plan, _ := i.plan(ctx, &s)
+	some := []Limit{i.limitOf(p, key, plan)}
 	if i.peek(ctx, &s, some); s.Outage != nil {
 		s.fault("the limit of "+p.Name(), s.Outage)
 	}

@@ -98,7 +98,7 @@ func (i *Inspector) Slots(
 	s := Slots{Semaphore: sem, Key: key}
 	now, entries, err := list(ctx, sem, key)
 	if err != nil {
-		return s, i.explain(ctx, err, stateCommands)
+		return s, err
 	}
 	s.Caps = make([]Cap, 0, maxParts)
 	for _, k := range around(key) {

@@ -30,14 +30,14 @@ func (i *Inspector) tenants(key core.Key) []string {
 	return nil // Redis has the hash of a part alone
 }
 
-// plan fills in the tenants of a subject, and returns its limits, or nil.
-func (i *Inspector) plan(ctx context.Context, s *Subject) (plan core.Plan) {
+// plan fills in the tenants of a subject, and returns its limits, which may be nil, and whether they are
+// known.
+func (i *Inspector) plan(ctx context.Context, s *Subject) (plan core.Plan, known bool) {
 	var names []string
 	if i.cfg.Plans != nil {
 		names = i.tenants(s.Key)
 		for _, name := range names {
 			t, err := i.tenant(ctx, name)
-			err = i.explain(ctx, err, overrideCommands)
 			if s.fault("the plan of "+name, err); err == nil {
 				s.Tenants = append(s.Tenants, t)
 			}
@@ -50,11 +50,8 @@ func (i *Inspector) plan(ctx context.Context, s *Subject) (plan core.Plan) {
 	case len(names) > 0:
 		plan, err = i.cfg.Plans.For(ctx, names[0], names[1:]...)
 	}
-	if s.fault("the limits of the plan", err); err != nil {
-		s.PlanUnknown = true
-		return nil
-	}
-	return plan
+	s.fault("the limits of the plan", err)
+	return plan, err == nil
 }
 
 func (i *Inspector) tenant(ctx context.Context, name string) (t Tenant, err error) {
@@ -85,34 +82,18 @@ func (t *Tenant) Periods() string {
 	return strings.Join(all, " ")
 }
 
-// LimitText returns the limit of a subject as a file of plans has it. Periods of the subscription are
-// told as such, so that an override that is made of the text does not freeze them.
+// LimitText returns the limit of a subject, who has Tenants, as a file of plans has it: as the override or
+// the plan of the outermost tenant states it, so that another override made of it keeps the periods.
 func (i *Inspector) LimitText(s *Subject, l *Limit) string {
-	if c, ok := l.Algorithm.(core.Calendar); ok && i.subscribed(s, l) {
-		return LimitText(plans.Subscribed{Calendar: c})
-	}
-	return LimitText(l.Algorithm)
-}
-
-// subscribed reports whether the periods of a limit are those of the subscription of the first tenant.
-func (i *Inspector) subscribed(s *Subject, l *Limit) bool {
-	if len(s.Tenants) == 0 || !l.FromPlan {
-		return false
-	}
-	t := &s.Tenants[0]
-	if t.Override != nil {
-		switch o := t.Override.Limits[l.Policy.Name()].(type) {
-		case plans.Subscribed:
-			return true
-		case core.Calendar:
-			if !o.Anchor.IsZero() {
-				return false
-			}
-		}
-	}
+	t, name, limit := &s.Tenants[0], l.Policy.Name(), l.Algorithm
 	plan, _ := i.cfg.Plans.Set().Plan(t.Plan)
-	_, is := plan.Limits[l.Policy.Name()].(plans.Subscribed)
-	return is
+	if of := plan.Limits[name]; of != nil {
+		limit = of
+	}
+	if t.Override != nil && t.Override.Limits[name] != nil {
+		limit = t.Override.Limits[name]
+	}
+	return LimitText(limit)
 }
 
 // fault notes why a part of the answer is missing, if err is not nil.

@@ -12,9 +12,6 @@ import (
 type Verdict struct {
 	// Reasons are the limits and caps that would deny it, or let it wait.
 	Reasons []Reason
-	// Decided are limits that would deny it by other figures: those of a failure mode, or of a policy whose
-	// plan is not known. The rest of the Verdict leaves them out.
-	Decided []Reason
 	// RetryAfter is the wait after which the limits admit it if nothing else is spent: core.Never if
 	// waiting does not help, 0 if none of them denies.
 	RetryAfter time.Duration
@@ -25,7 +22,7 @@ type Verdict struct {
 }
 
 // Passes reports whether the next request would pass at once.
-func (v *Verdict) Passes() bool { return len(v.Reasons)+len(v.Decided) == 0 }
+func (v *Verdict) Passes() bool { return len(v.Reasons) == 0 }
 
 // Reason is why the next request would be denied, or would wait. Either Limit or Slots is set.
 type Reason struct {
@@ -49,10 +46,6 @@ func (s *Subject) verdict() (v Verdict) {
 		}
 		from := l.first()
 		r := Reason{Limit: l, RetryAfter: from.Result.RetryAfter, Opens: s.opens(&from.Result)}
-		if s.PlanUnknown || !l.Counted() {
-			v.Decided = append(v.Decided, r)
-			continue
-		}
 		v.Reasons = append(v.Reasons, r)
 		if r.RetryAfter >= v.RetryAfter {
 			v.RetryAfter, v.Opens = r.RetryAfter, r.Opens
@@ -60,7 +53,7 @@ func (s *Subject) verdict() (v Verdict) {
 		v.Estimated = v.Estimated || from.KeptAfter > 0
 	}
 	// A raise of another limit may end before. That wait is also for limits that another answers for.
-	if len(v.Reasons) > 0 && len(v.Decided) == 0 && s.wait > v.RetryAfter && !answered {
+	if len(v.Reasons) > 0 && s.wait > v.RetryAfter && !answered {
 		v.RetryAfter = s.wait
 		v.Opens = s.opens(&core.Result{RetryAfter: s.wait})
 	}
@@ -157,19 +150,12 @@ func (r *Reason) Text(name func(core.Key) string) string {
 	switch _, deny := l.Algorithm.(core.DenyAll); {
 	case deny:
 		return fmt.Sprintf("%s denies everything to %s.", policy, at)
-	case l.Result.Source == core.SourceClosed:
-		return fmt.Sprintf("Redis does not answer, and %s is closed meanwhile.", policy)
-	case l.Result.Source == core.SourceOverload:
-		return fmt.Sprintf("This process cannot ask Redis about %s in time.", policy)
 	case l.Blocks():
 		return fmt.Sprintf("%s blocks %s for %s.", policy, at, Wait(r.RetryAfter))
 	}
 	used := fmt.Sprintf("%s has used %s of %s %s of %s", at,
 		Number(l.Result.Used), Number(l.Result.Limit), l.Policy.Unit(), policy)
-	switch {
-	case l.Cost > l.Result.Limit:
-		return fmt.Sprintf("A request costs %s, more than the limit: %s.", Number(l.Cost), used)
-	case r.RetryAfter == core.Never:
+	if r.RetryAfter == core.Never {
 		return used + ", and no wait brings them back."
 	}
 	return used + "."

@@ -69,7 +69,6 @@ func play(t *testing.T) *scene {
 	mux.Handle("/ops/headgate/", http.StripPrefix("/ops/headgate", page))
 	site := httptest.NewServer(mux)
 	t.Cleanup(func() {
-		page.Close()
 		site.CloseClientConnections()
 		site.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
