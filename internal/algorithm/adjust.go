@@ -67,6 +67,5 @@ func (c *Charge) force(now int64, q Quota, units int64) bool {
 	}
 	q.Find(c.State, now)
 	q.Commit(c.State, q.Cost(units), Terms{Operation: Force})
-	c.Gone = false
 	return true
 }

@@ -37,9 +37,6 @@ type Kept struct {
 	Raised int64
 	// Held is how many units of the state were held before. Run sets it.
 	Held int64
-	// Gone reports that nothing counts any more since holds have ended. The State is a new one
-	// then.
-	Gone bool
 }
 
 // IsAdjusted reports whether there are adjustments.

@@ -30,7 +30,7 @@ func (c *Charge) expire(now int64, room *int) (changed bool) {
 	c.Holds.all = slices.Delete(c.Holds.all, 0, n)
 	*room -= n * each
 	if changed && c.State.Empty() {
-		c.State, c.Gone = c.Limit.NewState(), true
+		c.State = c.Limit.NewState()
 	}
 	return changed
 }
@@ -55,7 +55,6 @@ func (c *Charge) give(now int64, cost Cost, receipt int64) (changed bool) {
 
 // keep holds what was charged, if that is asked for.
 func (c *Charge) keep(now, receipt int64) {
-	c.Gone = false
 	if c.HoldFor > 0 && c.Hold != "" && receipt != 0 {
 		c.Holds.add(Hold{now + c.HoldFor, c.Hold, c.Units, c.Cost, c.Limit.Denominator(), receipt})
 		c.Holds.note(totalOf(c.Limit, receipt), c.Units)
@@ -81,7 +80,7 @@ func (c *Charge) settle(now int64) (ended, changed bool) {
 		if cost != (Cost{}) {
 			c.Limit.Find(c.State, now)
 			c.Limit.Commit(c.State, cost, Terms{Operation: Force})
-			c.Gone, changed = false, true
+			changed = true
 		}
 	}
 	return ended, changed

@@ -11,8 +11,9 @@ import (
 // decision is one request that is being decided.
 type decision struct {
 	charges []algorithm.Charge
-	fresh   uint32 // a bit for each charge without a state
-	beside  bool   // something is kept beside a state
+	records [algorithm.MaxCharges]*record // of each charge
+	fresh   uint32                        // a bit for each charge whose record is a new one
+	beside  bool                          // something is kept beside a state
 }
 
 // decide decides a request. It fails only if an adjustment is meant for another period.
@@ -38,26 +39,15 @@ func (s *Store) decide(r *request.Request) error {
 	}
 	terms := algorithm.Terms{Operation: r.Op, Bound: r.Bound, Receipts: r.Receipts}
 	reply, changed := algorithm.Run(now, terms, d.charges, r.Buffer[:0])
-	if d.beside {
-		changed &^= s.keepBeside(&d, now, r, changed)
-	}
-	for ; changed != 0; changed &= changed - 1 {
-		i := bits.TrailingZeros32(changed)
-		switch c := r.Charges[i]; {
-		case d.charges[i].State.Empty():
-			s.of(c).remove(c.StateHash(), c.Key, c.Suffix)
-		case d.fresh&(1<<i) != 0:
-			s.of(c).add(c.StateHash(), record{key: c.Key, suffix: c.Suffix, state: d.charges[i].State}, now)
+	for i, c := range r.Charges {
+		if has := changed&(1<<i) != 0; has || d.beside {
+			s.keep(&d, i, c, has, now)
 		}
 	}
 	r.Buffer = reply
 	_, _ = r.Settle(reply) // the model's replies are complete
-	if c := r.Charges[0]; len(r.Answer) > 0 && c.Receipt() != 0 {
-		in := s.of(c)
-		e := in.record(c.StateHash(), c.Key, c.Suffix)
-		e.answer, e.next = &answer{r.Answer, now + r.AnswerFor}, nil
-		in.remove(c.StateHash(), c.Key, c.Suffix)
-		in.add(c.StateHash(), e, now)
+	if len(r.Answer) > 0 && r.Charges[0].Receipt() != 0 {
+		d.records[0].answer = &answer{r.Answer, now + r.AnswerFor}
 	}
 	return nil
 }
@@ -72,10 +62,15 @@ func (s *Store) find(d *decision, now int64, r *request.Request) error {
 		if p, ok := c.Limit.(*algorithm.Period); ok {
 			c.Limit = p.At(now)
 		}
-		state, kept := s.of(c).find(c.StateHash(), c.Key, c.Suffix)
+		e := s.of(c).record(c)
+		if e == nil {
+			e = &record{key: c.Key, suffix: c.Suffix}
+			d.fresh |= 1 << i
+		}
+		d.records[i] = e
+		state, kept := e.state, e.kept
 		if state == nil {
 			state = c.Limit.NewState()
-			d.fresh |= 1 << i
 		}
 		if kept != nil || c.Alone() || corrects {
 			kept, d.beside = beside(c, kept, r.Hold), true
@@ -90,6 +85,27 @@ func (s *Store) find(d *decision, now int64, r *request.Request) error {
 	return nil
 }
 
+// keep keeps the record of charge i if something counts. Changed says that its state has changed.
+func (s *Store) keep(d *decision, i int, c *request.Charge, changed bool, now int64) {
+	e, done := d.records[i], &d.charges[i]
+	if changed {
+		e.state = done.State
+		if e.state.Empty() {
+			e.state = nil
+		}
+	}
+	if k := done.Kept; k != nil && (k.Holds != nil || k.Adjustments != nil) {
+		e.kept = k
+	}
+	fresh := d.fresh&(1<<i) != 0
+	switch keeps := e.state != nil || !e.kept.Empty(); {
+	case keeps && fresh:
+		s.of(c).add(c.StateHash(), e, now)
+	case !keeps && !fresh:
+		s.of(c).remove(c.StateHash(), e)
+	}
+}
+
 // beside prepares what is kept beside the state of a charge, which may be nil, for a request.
 func beside(c *request.Charge, k *algorithm.Kept, hold string) *algorithm.Kept {
 	if k == nil {
@@ -101,30 +117,7 @@ func beside(c *request.Charge, k *algorithm.Kept, hold string) *algorithm.Kept {
 	if c.Adjusts && k.Adjustments == nil {
 		k.Adjustments = new(algorithm.Adjustments)
 	}
-	k.Hold, k.HoldFor, k.Units, k.Correction, k.Gone = hold, c.HoldFor, c.Units, c.Correction, false
+	k.Hold, k.HoldFor, k.Units, k.Correction = hold, c.HoldFor, c.Units, c.Correction
 	k.Adjusts, k.Seeds, k.Adjustment, k.Raised = c.Adjusts, c.Seeds, c.Adjustment, 0
 	return k
-}
-
-// keepBeside keeps the records of states that something is kept beside, and returns their charges.
-func (s *Store) keepBeside(
-	d *decision, now int64, r *request.Request, changed uint32,
-) (done uint32) {
-	for i, c := range r.Charges {
-		bit := uint32(1) << i
-		k := d.charges[i].Kept
-		if k == nil || k.Holds == nil && k.Adjustments == nil {
-			continue
-		}
-		e := record{key: c.Key, suffix: c.Suffix, state: d.charges[i].State, kept: k}
-		if k.Gone || changed&bit != 0 && e.state.Empty() || d.fresh&^changed&bit != 0 {
-			e.state = nil
-		}
-		s.of(c).remove(c.StateHash(), c.Key, c.Suffix)
-		if e.state != nil || !k.Empty() {
-			s.of(c).add(c.StateHash(), e, now)
-		}
-		done |= bit
-	}
-	return done
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // evictionSample is the number of keys among which a full shard looks for the one to evict.
@@ -15,7 +16,7 @@ const evictionSample = 16
 // exhaust many others.
 type shard struct {
 	sync.Mutex
-	keys map[uint64]record // by the hash of key and suffix
+	keys map[uint64]*record // by the hash of key and suffix
 	most int
 
 	_ [104]byte // processors fetch cache lines in pairs
@@ -56,20 +57,11 @@ func (e *record) spent(now int64) float64 {
 	return e.state.Spent(now)
 }
 
-// find returns the state of a key and what is kept beside it, or nil.
-func (s *shard) find(hash uint64, key, suffix string) (algorithm.State, *algorithm.Kept) {
-	e := s.record(hash, key, suffix)
-	return e.state, e.kept
-}
-
-// record returns the record of a key, or an empty one.
-func (s *shard) record(hash uint64, key, suffix string) record {
-	e, ok := s.keys[hash]
-	for ok && (e.key != key || e.suffix != suffix) {
-		if e.next == nil {
-			return record{}
-		}
-		e = *e.next
+// record returns the record of the state of a charge, or nil.
+func (s *shard) record(c *request.Charge) *record {
+	e := s.keys[c.StateHash()]
+	for e != nil && (e.key != c.Key || e.suffix != c.Suffix) {
+		e = e.next
 	}
 	return e
 }
@@ -79,20 +71,18 @@ func (s *shard) each(f func(*record)) {
 	s.Lock()
 	defer s.Unlock()
 	for _, first := range s.keys {
-		for e := &first; e != nil; e = e.next {
+		for e := first; e != nil; e = e.next {
 			f(e)
 		}
 	}
 }
 
 // add keeps the record of a new key, and makes room for it.
-func (s *shard) add(hash uint64, e record, now int64) {
+func (s *shard) add(hash uint64, e *record, now int64) {
 	if len(s.keys) >= s.most {
 		s.evict(now)
 	}
-	if other, ok := s.keys[hash]; ok {
-		e.next = &other
-	}
+	e.next = s.keys[hash]
 	s.keys[hash] = e
 }
 
@@ -100,42 +90,42 @@ func (s *shard) add(hash uint64, e record, now int64) {
 // spent.
 func (s *shard) evict(now int64) {
 	var (
-		first   uint64
+		first   *record
+		hashed  uint64 // of first
 		least   = math.Inf(1)
 		expired bool
 		seen    int
 	)
 	for hash, e := range s.keys { // a map is walked from a random place
 		if e.expires() <= now {
-			s.remove(hash, e.key, e.suffix)
+			s.remove(hash, e)
 			expired = true
 		} else if spent := e.spent(now); spent <= least {
-			first, least = hash, spent
+			first, hashed, least = e, hash, spent
 		}
 		if seen++; seen == evictionSample {
 			break
 		}
 	}
-	if e := s.keys[first]; !expired {
-		s.remove(first, e.key, e.suffix)
+	if !expired {
+		s.remove(hashed, first)
 	}
 }
 
-func (s *shard) remove(hash uint64, key, suffix string) {
-	first := s.keys[hash]
-	if first.key == key && first.suffix == suffix {
-		if first.next == nil {
-			delete(s.keys, hash)
-		} else {
-			s.keys[hash] = *first.next
+// remove removes a record. One that is not there is one that add has evicted.
+func (s *shard) remove(hash uint64, gone *record) {
+	before := s.keys[hash]
+	switch {
+	case before != gone:
+		for ; before != nil; before = before.next {
+			if before.next == gone {
+				before.next = gone.next
+				return
+			}
 		}
-		return
-	}
-	for before := &first; before.next != nil; before = before.next {
-		if next := before.next; next.key == key && next.suffix == suffix {
-			before.next = next.next
-			s.keys[hash] = first
-			return
-		}
+	case gone.next == nil:
+		delete(s.keys, hash)
+	default:
+		s.keys[hash] = gone.next
 	}
 }

@@ -23,7 +23,7 @@ type Store struct {
 func New(maxKeys int, clock func() int64) *Store {
 	s := &Store{clock: clock}
 	for i := range s.shards {
-		s.shards[i].keys = make(map[uint64]record)
+		s.shards[i].keys = make(map[uint64]*record)
 		s.shards[i].most = (maxKeys + shards - 1) / shards
 	}
 	return s
@@ -40,7 +40,7 @@ func (s *Store) Answer(_ context.Context, c *request.Charge) ([]byte, error) {
 	in := s.of(c)
 	in.Lock()
 	defer in.Unlock()
-	if e := in.record(c.StateHash(), c.Key, c.Suffix); e.answer != nil && s.clock() < e.answer.until {
+	if e := in.record(c); e != nil && e.answer != nil && s.clock() < e.answer.until {
 		return bytes.Clone(e.answer.text), nil
 	}
 	return nil, nil
@@ -51,11 +51,14 @@ func (s *Store) Reset(_ context.Context, c *request.Charge) error {
 	in := s.of(c)
 	in.Lock()
 	defer in.Unlock()
-	_, kept := in.find(c.StateHash(), c.Key, c.Suffix)
-	in.remove(c.StateHash(), c.Key, c.Suffix)
-	if kept.IsAdjusted() {
-		kept.Holds = nil
-		in.add(c.StateHash(), record{key: c.Key, suffix: c.Suffix, kept: kept}, s.clock())
+	e := in.record(c)
+	switch {
+	case e == nil:
+	case e.kept.IsAdjusted():
+		e.kept.Holds = nil
+		e.state, e.answer = nil, nil
+	default:
+		in.remove(c.StateHash(), e)
 	}
 	return nil
 }
