@@ -124,7 +124,7 @@ func New(cfg Config) (*Admin, error) {
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
-	a.hub = hub.Of(cfg.Gate)
+	a.hub = core.Inside(hub.Pass{}).Of(cfg.Gate)
 	if a.templates, err = a.parse(); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}

@@ -244,8 +244,13 @@ func outside(op algorithm.Operation, at time.Time) error {
 	return fmt.Errorf("%w: %s is %v", ErrPeriod, field, at)
 }
 
-// giveUnits is hub.Give. One step peeks, changes and peeks again, so that it knows what it gave.
-func (g *Gate) giveUnits(ctx context.Context, asked Charge, units int64) (given int64, err error) {
+// Give gives units of a TokenBucket, a LeakyBucket or a FixedWindow back, whoever spent them, at most
+// those that are used, or charges them if the number is negative. A quota is charged by Gate.Adjust
+// alone. It returns by how many units less is used then. One step peeks, changes and peeks again, so
+// that it knows what it gave.
+func (inside) Give(
+	ctx context.Context, g *Gate, asked Charge, units int64,
+) (given int64, err error) {
 	start := time.Now()
 	given, err = g.giveTo(ctx, asked, units)
 	g.tellKey(ctx, OpAdjust, asked.Policy, asked.Key, err, start)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
-	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -350,12 +349,6 @@ func TestCalendarPeriod(t *testing.T) {
 	}
 }
 
-// giveBack is hub.Give.
-func giveBack(t *testing.T, g *core.Gate, c core.Charge, units int64) (given int64, err error) {
-	t.Helper()
-	return hub.Give.(func(*core.Gate, context.Context, core.Charge, int64) (int64, error))(g, t.Context(), c, units)
-}
-
 // What is given back is bounded by what is used alone, which raises and debts bring above the limit.
 func TestGiveReturnsAllThatIsUsed(t *testing.T) {
 	t.Parallel()
@@ -389,7 +382,7 @@ func TestGiveReturnsAllThatIsUsed(t *testing.T) {
 				}
 				asked.Cost = core.NoCost
 				for i, used := range []int64{50, 0} {
-					given, err := giveBack(t, g, asked, 150)
+					given, err := inside.Give(t.Context(), g, asked, 150)
 					if d := peek(t, g, asked); err != nil || given != 150-int64(i)*100 || d.At(0).Used != used {
 						t.Errorf("gave %d, %v: %s", given, err, show(d))
 					}
@@ -413,7 +406,7 @@ func TestGiveChargesNoQuota(t *testing.T) {
 		{"quota", frozen(100), 0, core.ErrCharge},
 	} {
 		asked := core.Charge{Policy: limited(t, tt.name, tt.limit), Key: newKey(t, "k"), Cost: core.NoCost}
-		if given, err := giveBack(t, g, asked, -150); given != tt.charged || !errors.Is(err, tt.err) {
+		if given, err := inside.Give(t.Context(), g, asked, -150); given != tt.charged || !errors.Is(err, tt.err) {
 			t.Errorf("%s: %d, %v", tt.name, given, err)
 		}
 	}

@@ -4,44 +4,16 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
-	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/request"
 )
 
-func init() {
-	hub.Of = func(gate any) *hub.Hub {
-		if g, ok := gate.(*Gate); ok && g != nil && g.store != nil {
-			return &g.lent
-		}
-		return nil
-	}
-	hub.CheckName = checkName
-	hub.KeyAt = func(path string) any { return keyAt(path) }
-	hub.Admit = admit
-	hub.Mark = mark
-	hub.Answer = answer
-	hub.Forgive = forgive
-	hub.Cool = cool
-	hub.Reason = func(r Result) int64 { return int64(r.reason) }
-	hub.Give = (*Gate).giveUnits
-	hub.State = func(gate any, p any, planned bool) {
-		if g, p := gate.(*Gate), p.(*Policy); g != nil && p != nil && p.own != nil {
-			if planned {
-				p.planned.Store(true)
-			}
-			g.stated.add([]Charge{{Policy: p}})
-		}
-	}
-	hub.StateNothing = func(gate any) { gate.(*Gate).stated = nil }
-	hub.Varies = func(p *Policy) bool { return p.varies() }
-	hub.Suffix = func(p *Policy) string { return p.own.kind.Suffix }
-}
-
-// admit is hub.Admit.
-func admit(
+// Admit decides charges and takes a slot, both or neither. If the store can, it does both in one step
+// and answers the slot. Then, or if the charges are spent and the slot is to be taken alone, Admit
+// calls take with what was spent, and with the error by which the store failed, if it did. It refunds
+// the charges unless take returns true. It leaves the Decision in d, which is zero before.
+func (inside) Admit(
 	ctx context.Context, g *Gate, slot *request.Slot, outermost string, d *Decision, charges []Charge,
 	take func(paid *Reservation, cause error) bool,
 ) error {
@@ -109,86 +81,5 @@ func (g *Gate) refundWithoutSlot(ctx context.Context, p *inquiry, paid *Reservat
 		c := &p.wire[i]
 		c.Held = max(0, c.Held-c.Spent)
 		c.Spent = 0
-	}
-}
-
-// mark is hub.Mark.
-func mark(ctx context.Context, g *Gate, p *Policy, key Key, answer []byte) error {
-	done := &Blocklist{g, p}
-	_, err := done.send(ctx, key, func(r *request.Request, b *algorithm.Block) {
-		r.Op = algorithm.Decide
-		r.Charges[0].Cost = b.Cost(1)
-		r.Answer, r.AnswerFor = answer, b.Most().Microseconds()
-	})
-	return err
-}
-
-// answer is hub.Answer.
-func answer(ctx context.Context, g *Gate, p *Policy, key Key) ([]byte, error) {
-	if err := check([]Charge{{Policy: p, Key: key}}); err != nil {
-		return nil, err
-	}
-	var c charge
-	c.at(key, p.own, nil)
-	return g.store.Answer(g.bound(ctx), &c.Charge)
-}
-
-// forgive is hub.Forgive.
-func forgive(ctx context.Context, g *Gate, p *Policy, key Key) error {
-	done := &Blocklist{g, p}
-	_, err := done.send(ctx, key, func(r *request.Request, b *algorithm.Block) {
-		r.Op = algorithm.Give
-		r.Charges[0].Cost = b.Cost(1)
-		r.Charges[0].Reply = []int64{algorithm.LastBlock}
-	})
-	return err
-}
-
-// cool is hub.Cool.
-func cool(
-	ctx context.Context, g *Gate, p *Policy, key Key, growth Block, c hub.Cooldown,
-) (rest time.Duration, err error) {
-	grown, err := growth.compile()
-	if err != nil {
-		return 0, err
-	}
-	limit := grown.limit.(*algorithm.Block)
-	cost := limit.Since(c.Age, c.Reason)
-	if c.For > 0 {
-		cost = limit.ByHand(c.For, c.Reason)
-	}
-	done := &Blocklist{g, p}
-	told, err := done.send(ctx, key, func(r *request.Request, _ *algorithm.Block) {
-		r.Op = algorithm.Force
-		r.Charges[0].Limit = limit
-		r.Charges[0].Cost = cost
-	})
-	if err != nil {
-		return 0, err
-	}
-	rest, reason := limit.Rest(told.Reply, cost)
-	heed(g, p, key, rest, reason)
-	return rest, nil
-}
-
-// heed has this process heed a block that it has learnt of while Redis does not answer.
-func heed(g *Gate, p *Policy, key Key, rest time.Duration, reason int64) {
-	if rest == 0 || g.source == SourceMemory { // a Gate in memory has blocked the key itself
-		return
-	}
-	b := p.own.current().(*algorithm.Block)
-	var c charge
-	c.at(key, p.own, b)
-	c.Cost = b.ByHand(rest, reason)
-	requests := []request.Request{{Op: algorithm.Force, Charges: []*request.Charge{&c.Charge}}}
-	_ = g.local.Decide(context.Background(), requests) // memory does not fail
-}
-
-// heedCooldowns is heed for the cooldowns that deny.
-func (g *Gate) heedCooldowns(d *Decision, charges []Charge) {
-	for i, r := range d.Results() {
-		if r.reason > 0 && !r.Allowed && r.Source == SourceRedis {
-			heed(g, r.Policy, charges[i].Key, r.RetryAfter, int64(r.reason))
-		}
 	}
 }

@@ -335,16 +335,16 @@ func (l *lockstep) step(i int) {
 			at := slices.IndexFunc(mixedPolicies, func(p core.PolicyConfig) bool { return p.Name == "block" }) + pick%4
 			policy, key := l.policies[i][at], charges[0].Key
 			if op == 24 && pick%2 == 0 {
-				what, seen[i] = "ForgiveBlock", fmt.Sprint(forgive(ctx, g, policy, key))
+				what, seen[i] = "ForgiveBlock", fmt.Sprint(inside.Forgive(ctx, g, policy, key))
 				break
 			}
 			if op == 25 && pick%2 == 0 {
 				what = "CoolKey"
 				growth := core.Block{Strikes: 1, Within: time.Second, For: time.Second, Most: 5 * time.Second, Forgive: time.Hour}
 				c := hub.Cooldown{For: wait * time.Duration(pick/4%2), Age: wait, Reason: int64(pick % 3)}
-				rest, err := cool(ctx, g, policy, key, growth, c)
+				rest, err := inside.Cool(ctx, g, policy, key, growth, c)
 				d, _ := g.Peek(ctx, core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
-				seen[i] = fmt.Sprint(rest, err, reason(d.At(0)))
+				seen[i] = fmt.Sprint(rest, err, inside.Reason(d.At(0)))
 				break
 			}
 			if what = "ForgetStrikes"; op == 24 {

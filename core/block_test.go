@@ -67,16 +67,7 @@ var blockVectors = []vector{
 	}}},
 }
 
-// forgive is hub.Forgive.
-var forgive = hub.Forgive.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
-
-// These are hub.Cool and hub.Reason.
-var (
-	cool = hub.Cool.(func(
-		context.Context, *core.Gate, *core.Policy, core.Key, core.Block, hub.Cooldown,
-	) (time.Duration, error))
-	reason = hub.Reason.(func(core.Result) int64)
-)
+var inside = core.Inside(hub.Pass{})
 
 // A cooldown is one block with the reason of the one that ends last. What began before it does not
 // make the next one longer.
@@ -87,10 +78,10 @@ func TestCooldown(t *testing.T) {
 		k := newGuardian(t, g, c, growth)
 		begin := func(want time.Duration, why int64, cd hub.Cooldown) {
 			t.Helper()
-			rest, err := cool(t.Context(), g, k.policy, k.key, growth, cd)
+			rest, err := inside.Cool(t.Context(), g, k.policy, k.key, growth, cd)
 			d := peek(t, g, core.Charge{Policy: k.policy, Key: k.key, Cost: core.NoCost})
-			if rest != want || err != nil || d.RetryAfter() != want || want > 0 && reason(d.At(0)) != why {
-				t.Errorf("cools for %v because of %d, %v, %s, want %v because of %d", rest, reason(d.At(0)), err, show(d), want, why)
+			if rest != want || err != nil || d.RetryAfter() != want || want > 0 && inside.Reason(d.At(0)) != why {
+				t.Errorf("cools for %v because of %d, %v, %s, want %v because of %d", rest, inside.Reason(d.At(0)), err, show(d), want, why)
 			}
 		}
 		c.Advance(time.Hour)

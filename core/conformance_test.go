@@ -121,7 +121,7 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *core.ManualClock, key core.
 			case "forget":
 				err = blocklist(t, g, policy).Forget(ctx, key)
 			case "forgive":
-				err = forgive(ctx, g, policy, key)
+				err = inside.Forgive(ctx, g, policy, key)
 			case "cancel":
 				err = held[number[0]].Cancel(ctx)
 			case "settle":

@@ -42,7 +42,7 @@ type Result struct {
 
 	defers   bool          // reservations may be for later
 	violated uint8         // a bit for each window
-	reason   uint8         // as hub.Reason
+	reason   uint8         // of the Cooldown that denies, or 0
 	reset    int64         // the end of a window or a period with which Remaining is Limit, or 0; see ResetTime
 	kept     time.Duration // see KeptAfter
 

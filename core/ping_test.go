@@ -182,7 +182,7 @@ func TestDocumentedPermissions(t *testing.T) {
 		ID: "dead", Channel: "none", Lease: time.Second.Microseconds(), Metadata: "-",
 		Levels: []lease.Level{{Node: user.Key.String(), Limit: 1, Weight: 1}},
 	}
-	gatetest.Must(hub.Of(g).Leases.Acquire(t.Context(), "hg:{k}:brief:se7", dead))(t)
+	gatetest.Must(core.Inside(hub.Pass{}).Of(g).Leases.Acquire(t.Context(), "hg:{k}:brief:se7", dead))(t)
 	release(t, <-enqueue(t, brief, user)) // acquired after the enqueued holder has expired
 	paid, _, err := sem.Admit(t.Context(), semaphore.Request{Caps: []semaphore.Cap{tenant}}, core.Charge{Policy: limited(t, "p", frozen(1)), Key: user.Key, Cost: 1})
 	noError(t, err)

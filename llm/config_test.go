@@ -146,6 +146,6 @@ func TestBudgetsVaryByPlansAlone(t *testing.T) {
 		t.Cleanup(func() { _ = gate.Close(t.Context()) })
 		m := core.Must(llm.New(llm.Config{Guard: nethttp.Config{Gate: gate, Plan: plan}, Budgets: []llm.Budget{budget}}))
 		ask(m)
-		gatetest.Equal(t, hub.Varies.(func(*core.Policy) bool)(budget.Policy), plan != nil, "%s: varies", name)
+		gatetest.Equal(t, core.Inside(hub.Pass{}).Varies(budget.Policy), plan != nil, "%s: varies", name)
 	}
 }

@@ -99,7 +99,7 @@ func (x *exchange) add(e *BusyError, i int, r core.Result, later time.Duration) 
 	}
 	if i >= len(x.ruled) {
 		n.rank = byCooldown
-		if n.Spent = reasonOf(r) == int64(signal.Spent); n.Spent {
+		if n.Spent = inside.Reason(r) == int64(signal.Spent); n.Spent {
 			n.rank = bySpent
 			n.Rule = spentName
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/hub"
 )
 
 // Config configures a Transport.
@@ -91,7 +90,7 @@ func (cfg Config) complete() (Config, error) {
 	}
 	if cfg.Gate == nil {
 		fault("Gate is nil")
-	} else if hub.Of(cfg.Gate) == nil {
+	} else if inside.Of(cfg.Gate) == nil {
 		fault("Gate is the zero Gate")
 	}
 	cfg.checkRules(fault)

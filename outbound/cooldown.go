@@ -33,14 +33,7 @@ func (t *Transport) ask(key core.Key) core.Charge {
 	return core.Charge{Policy: t.cooldown, Key: key, Cost: core.NoCost}
 }
 
-// These are those of package hub.
-var (
-	block = hub.Cool.(func(
-		context.Context, *core.Gate, *core.Policy, core.Key, core.Block, hub.Cooldown,
-	) (time.Duration, error))
-	reasonOf = hub.Reason.(func(core.Result) int64)
-	forgive  = hub.Forgive.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
-)
+var inside = core.Inside(hub.Pass{})
 
 // refused begins the cooldown of a refusal of a request that was sent at that time, and returns how
 // long nothing may be sent. A refusal that says nothing of other requests begins none.
@@ -75,7 +68,7 @@ func (x *exchange) coolKey(key core.Key, status int, s signal.Signal, sent time.
 		x.t.guessed.add(key)
 	}
 	ctx := context.WithoutCancel(x.req.Context())
-	e.For, e.Err = block(ctx, x.t.cfg.Gate, x.t.cooldown, key, grows, hub.Cooldown{
+	e.For, e.Err = inside.Cool(ctx, x.t.cfg.Gate, x.t.cooldown, key, grows, hub.Cooldown{
 		For: min(s.Wait, x.t.cfg.Longest), Age: time.Since(sent), Reason: int64(s.Reason),
 	})
 	if x.t.cfg.Observe != nil && (e.For > 0 || e.Err != nil) {
@@ -91,7 +84,7 @@ func (x *exchange) served(sent time.Time) {
 		x.t.doubts.take(ask.Key, sent)
 		if x.t.guessed.take(ask.Key, sent) {
 			ctx := context.WithoutCancel(x.req.Context())
-			x.t.hub.Tasks.Go(func() { _ = forgive(ctx, x.t.cfg.Gate, ask.Policy, ask.Key) }) // they stay long
+			x.t.hub.Tasks.Go(func() { _ = inside.Forgive(ctx, x.t.cfg.Gate, ask.Policy, ask.Key) }) // they stay long
 		}
 	}
 }

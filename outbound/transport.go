@@ -46,7 +46,7 @@ func New(cfg Config) (*Transport, error) {
 		return nil, wrapped(err)
 	}
 	t := &Transport{
-		cfg: cfg, hub: hub.Of(cfg.Gate), cooldown: cooldown,
+		cfg: cfg, hub: inside.Of(cfg.Gate), cooldown: cooldown,
 	}
 	for _, r := range cfg.Rules {
 		_, leaks := r.Policy.Algorithm().(core.LeakyBucket)

@@ -46,7 +46,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 		if err != nil {
 			return nil, fmt.Errorf("nethttp: Config.Blocks: %w", err)
 		}
-		hub.State(cfg.Gate, rule.Policy, false)
+		core.Inside(hub.Pass{}).State(cfg.Gate, rule.Policy, false)
 		g.blocks = append(g.blocks, charger{block: &block{rule, list}})
 		g.settles = g.settles || rule.Strikes != nil || rule.Forget != nil
 	}
@@ -65,11 +65,11 @@ func (g *Guard) useRule(r *Rule) {
 	g.rules = append(g.rules, chargerOf(r))
 	g.follows = g.follows || len(r.Then) > 0
 	g.settles = g.settles || r.Settle != nil || r.Policy.Hold() > 0
-	hub.State(g.cfg.Gate, r.Policy, g.cfg.Plan != nil)
+	core.Inside(hub.Pass{}).State(g.cfg.Gate, r.Policy, g.cfg.Plan != nil)
 	for _, p := range r.Then {
 		g.settles = g.settles || p.Hold() > 0
 		if g.cfg.Plan == nil { // otherwise a Gate states it once a plan names it
-			hub.State(g.cfg.Gate, p, false)
+			core.Inside(hub.Pass{}).State(g.cfg.Gate, p, false)
 		}
 	}
 }

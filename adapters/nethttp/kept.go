@@ -37,7 +37,7 @@ func (x *Exchange) keptCharge(c *charger, counted *core.Charge) (kept core.Charg
 
 // now returns the time by which periods are chosen: that of this process, or of the Gate in memory.
 func (x *Exchange) now() time.Time {
-	if clock := hub.Of(x.guard.cfg.Gate).Clock; clock != nil {
+	if clock := core.Inside(hub.Pass{}).Of(x.guard.cfg.Gate).Clock; clock != nil {
 		return time.UnixMicro(clock())
 	}
 	return time.Now()

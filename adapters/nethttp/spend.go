@@ -31,9 +31,9 @@ func (x *Exchange) spend(
 		err = x.delay(ctx, charges, slot)
 	case x.capped:
 		slot.MaxWait = x.atMost(slot.MaxWait)
-		// admitSlot keeps what it is given. The caller's charges are not on the heap.
+		// Admit keeps what it is given. The caller's charges are not on the heap.
 		own := append([]core.Charge(nil), charges...)
-		x.lease, err = admitSlot(cfg.Slot.Semaphore, ctx, *slot, &x.decision, own)
+		x.lease, err = semaphore.Inside(hub.Pass{}).Admit(ctx, cfg.Slot.Semaphore, *slot, &x.decision, own)
 		x.reservation = x.lease.Reservation()
 	default:
 		err = x.spendAlone(ctx, charges)
@@ -70,7 +70,7 @@ func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot *semap
 			_ = x.lease.Release(ctx)    // on failure the slot is free when its lease ends
 		}
 	}()
-	if err := hub.Of(cfg.Gate).Keeper.Sleep(ctx, reservation.Delay()); err != nil {
+	if err := core.Inside(hub.Pass{}).Of(cfg.Gate).Keeper.Sleep(ctx, reservation.Delay()); err != nil {
 		return fmt.Errorf("nethttp: %w", err)
 	}
 	delayed := slot.MaxWait > 0
@@ -119,11 +119,6 @@ func (x *Exchange) proceed(
 	}
 	return d.Allowed, err
 }
-
-// admitSlot is hub.AdmitSlot.
-var admitSlot = hub.AdmitSlot.(func(
-	*semaphore.Semaphore, context.Context, semaphore.Request, *core.Decision, []core.Charge,
-) (*semaphore.Lease, error))
 
 // explain marks the error of a decision, if there is one, as errLimit if the plan has a limit that is
 // not valid. The Gate's error does not say so.

@@ -74,10 +74,10 @@ var (
 func (a *application) states(policies ...*core.Policy) {
 	a.t.Helper()
 	for _, p := range policies {
-		hub.State(a.gate, p, false)
+		core.Inside(hub.Pass{}).State(a.gate, p, false)
 	}
 	for {
-		all := gatetest.Must(inspect.ReadStated(a.t.Context(), a.client, hub.Of(a.gate).Prefix))(a.t)
+		all := gatetest.Must(inspect.ReadStated(a.t.Context(), a.client, core.Inside(hub.Pass{}).Of(a.gate).Prefix))(a.t)
 		stated := func(p *core.Policy) bool {
 			return slices.ContainsFunc(all, func(s inspect.Stated) bool { return s.Name == p.Name() })
 		}

@@ -80,7 +80,7 @@ func (c *connection) open(ctx context.Context) (*link, error) {
 		return nil, usagef("%s", strings.NewReplacer(
 			"core: Config.Prefix", "--prefix", "core: Config.Timeout", "--timeout").Replace(err.Error()))
 	}
-	hub.StateNothing(gate)
+	core.Inside(hub.Pass{}).StateNothing(gate)
 	return &link{client, gate, c.prefix + ":"}, nil
 }
 

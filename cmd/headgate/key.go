@@ -20,6 +20,6 @@ func formatKey(k core.Key) string { return inspect.FormatKey(k) }
 
 // formatPath returns the key of a path as parseKey reads it.
 func formatPath(path string) string {
-	key, _ := hub.KeyAt(path).(core.Key)
+	key := core.Inside(hub.Pass{}).KeyAt(path)
 	return inspect.FormatKey(key)
 }

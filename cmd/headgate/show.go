@@ -91,7 +91,7 @@ func countedKeys(s *stored.Subject) (all []core.Key) {
 	for _, f := range s.Keys {
 		switch f.Kind {
 		case stored.State, stored.Bundle, stored.Holds, stored.Adjustments:
-			if key, _ := hub.KeyAt(f.Path).(core.Key); !slices.Contains(all, key) {
+			if key := core.Inside(hub.Pass{}).KeyAt(f.Path); !slices.Contains(all, key) {
 				all = append(all, key)
 			}
 		}

@@ -190,7 +190,7 @@ func (k *known) unknown(s *stored.Subject) []countView {
 }
 
 // suffixOf returns what follows the path of a key in the name of what is counted under a policy.
-func suffixOf(p *core.Policy) string { return hub.Suffix.(func(*core.Policy) string)(p) }
+func suffixOf(p *core.Policy) string { return core.Inside(hub.Pass{}).Suffix(p) }
 
 // counters returns the names of the policies whose limits are known, by what follows the key in the names
 // of their counts, and by the labels of their buckets.

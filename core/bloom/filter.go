@@ -73,11 +73,11 @@ func New(gate *core.Gate, cfg Config) (*Filter, error) {
 	fault := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("bloom: "+format, args...))
 	}
-	lent := hub.Of(gate)
+	lent := core.Inside(hub.Pass{}).Of(gate)
 	if lent == nil {
 		fault("the Gate is missing")
 	}
-	if err := hub.CheckName(cfg.Name, 64); err != nil {
+	if err := core.Inside(hub.Pass{}).CheckName(cfg.Name, 64); err != nil {
 		fault("Config.Name %w", err)
 	}
 	if cfg.Items < 1 {

@@ -81,7 +81,7 @@ func (a *Attempt) SucceedWith(ctx context.Context, answer []byte) error {
 
 // remember works on a closed Gate too, whose holders finish.
 func (a *Attempt) remember(ctx context.Context, answer []byte) error {
-	return mark(ctx, a.once.gate, a.once.done, a.key, answer)
+	return inside.Mark(ctx, a.once.gate, a.once.done, a.key, answer)
 }
 
 // Fail lets the next caller try. If it fails, it is sent again in the background until Redis

@@ -58,11 +58,11 @@ func New(gate *core.Gate, cfg Config) (*Once, error) {
 	fault := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("once: "+format, args...))
 	}
-	lent := hub.Of(gate)
+	lent := inside.Of(gate)
 	if lent == nil {
 		fault("the Gate is missing")
 	}
-	if err := hub.CheckName(cfg.Name, 56); err != nil {
+	if err := inside.CheckName(cfg.Name, 56); err != nil {
 		fault("Config.Name %w", err)
 	}
 	if cfg.TTL != 0 && (cfg.TTL < time.Second || cfg.TTL > time.Hour) {
@@ -100,11 +100,7 @@ func donePolicy(name string, window time.Duration) (*core.Policy, error) {
 	})
 }
 
-// These are hub.Mark and hub.Answer.
-var (
-	mark     = hub.Mark.(func(context.Context, *core.Gate, *core.Policy, core.Key, []byte) error)
-	answerOf = hub.Answer.(func(context.Context, *core.Gate, *core.Policy, core.Key) ([]byte, error))
-)
+var inside = core.Inside(hub.Pass{})
 
 // Gate returns the Gate of the Once, or nil for the zero value.
 func (o *Once) Gate() *core.Gate { return o.gate }
@@ -187,7 +183,7 @@ func (o *Once) Do(
 // Answer returns what Attempt.SucceedWith has kept for a key that is done. It is empty if nothing was
 // kept. The errors are those of Redis.
 func (o *Once) Answer(ctx context.Context, key core.Key) ([]byte, error) {
-	answer, err := answerOf(ctx, o.gate, o.done, key)
+	answer, err := inside.Answer(ctx, o.gate, o.done, key)
 	if err != nil {
 		return nil, fmt.Errorf("once: %w", err)
 	}

@@ -29,15 +29,8 @@ func (s *Semaphore) Admit(
 	// Both are on the heap, because they are passed to an interface. The caller's charges are not.
 	// append copies; slices.Clone may not.
 	into, own := new(core.Decision), append([]core.Charge(nil), charges...)
-	l, err = s.admitInto(ctx, r, into, own)
+	l, err = s.slots.admit(ctx, r, into, own)
 	return l, *into, err
-}
-
-// admitInto is hub.AdmitSlot.
-func (s *Semaphore) admitInto(
-	ctx context.Context, r Request, d *core.Decision, charges []core.Charge,
-) (*Lease, error) {
-	return s.slots.admit(ctx, r, d, charges)
 }
 
 func (s made) admit(
@@ -57,7 +50,8 @@ func (s made) admit(
 	if err != nil {
 		return nil, err
 	}
-	err = admit(ctx, s.gate, &c.slot, outermost(r.Caps[0].Key), d, charges, c.take)
+	err = core.Inside(hub.Pass{}).Admit(
+		ctx, s.gate, &c.slot, outermost(r.Caps[0].Key), d, charges, c.take)
 	if err != nil {
 		return nil, err
 	}
@@ -160,12 +154,6 @@ func (c *claim) end() (*Lease, error) {
 func (s made) abandonSlot(slot *request.Slot) {
 	s.hub.Keeper.Abandon(s.hub.Leases, slot.Scope, slot.Request.ID, s.cfg.TTL)
 }
-
-// admit is hub.Admit.
-var admit = hub.Admit.(func(
-	context.Context, *core.Gate, *request.Slot, string, *core.Decision, []core.Charge,
-	func(*core.Reservation, error) bool,
-) error)
 
 // asking returns the charges that spend nothing and ask, such as whether a key is blocked.
 func asking(charges []core.Charge) (asks []core.Charge) {

@@ -23,16 +23,6 @@ type Holder struct {
 	Meta   map[string]string
 }
 
-func init() {
-	hub.AdmitSlot = (*Semaphore).admitInto
-	hub.Entries = func(
-		ctx context.Context, s *Semaphore, key core.Key,
-	) (now int64, entries []lease.Entry, err error) {
-		return s.slots.entries(ctx, key)
-	}
-	hub.Waits = func(s *Semaphore) (waits, refuses bool) { return s.waits.Load(), s.refuses.Load() }
-}
-
 // entries returns the holders and the waiters below the outermost part of a key, and the time.
 func (s made) entries(
 	ctx context.Context, key core.Key,
@@ -70,7 +60,7 @@ func (s *Semaphore) Holders(
 			Left:  time.Duration(e.Left) * time.Microsecond,
 		}
 		last := r.Levels[len(r.Levels)-1]
-		h.Key, h.Weight, h.Meta = hub.KeyAt(last.Node).(core.Key), last.Weight, r.Values()
+		h.Key, h.Weight, h.Meta = core.Inside(hub.Pass{}).KeyAt(last.Node), last.Weight, r.Values()
 		holders = append(holders, h)
 	}
 	return holders, waiting, nil

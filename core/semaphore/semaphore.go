@@ -106,11 +106,11 @@ func newSemaphore(gate *core.Gate, cfg Config, of string) (*Semaphore, error) {
 	fault := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("semaphore: "+format, args...))
 	}
-	lent := hub.Of(gate)
+	lent := core.Inside(hub.Pass{}).Of(gate)
 	if lent == nil {
 		fault("the Gate is missing")
 	}
-	if err := hub.CheckName(cfg.Name, 64); err != nil {
+	if err := core.Inside(hub.Pass{}).CheckName(cfg.Name, 64); err != nil {
 		fault("%s.Name %w", of, err)
 	}
 	if cfg.TTL != 0 && (cfg.TTL < time.Second || cfg.TTL > time.Hour) {

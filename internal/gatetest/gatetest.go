@@ -92,7 +92,7 @@ func Redis(t testing.TB, client redis.UniversalClient, cfg core.Config) *core.Ga
 		t.Fatal(err)
 	}
 	closeAfter(t, g)
-	hub.StateNothing(g) // tests look at every key below the prefix
+	core.Inside(hub.Pass{}).StateNothing(g) // tests look at every key below the prefix
 	return g
 }
 
@@ -120,7 +120,7 @@ func Each(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock))
 		c := core.NewManualClock(time.Now())
 		client := s.Client(t)
 		g := Redis(t, client, core.Config{Prefix: s.Prefix})
-		h := hub.Of(g)
+		h := core.Inside(hub.Pass{}).Of(g)
 		store := redisstore.New(redisstore.Config{
 			Client: client, Prefix: h.Prefix, Timeout: LongTimeout, Tasks: h.Tasks,
 			Clock: func() int64 { return c.Now().UnixMicro() }, Script: redistest.Script, Probe: probe,

@@ -76,8 +76,7 @@ func (i *Inspector) Give(
 		}
 	}
 	if !quota {
-		give := hub.Give.(func(*core.Gate, context.Context, core.Charge, int64) (int64, error))
-		return give(i.cfg.Gate, ctx, c, units)
+		return core.Inside(hub.Pass{}).Give(ctx, i.cfg.Gate, c, units)
 	}
 	applied, err := i.cfg.Gate.Adjust(ctx, core.Adjustment{
 		ID: id, Policy: p, Key: key, Limit: c.Limit, Units: -units,

@@ -53,7 +53,7 @@ func New(cfg Config, of string) (*Inspector, error) {
 	fault := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s: Config."+format, append([]any{of}, args...)...))
 	}
-	lent := hub.Of(cfg.Gate)
+	lent := core.Inside(hub.Pass{}).Of(cfg.Gate)
 	if lent == nil {
 		fault("Gate is missing")
 	}

@@ -51,7 +51,7 @@ func parsePath(path string) (core.Key, error) {
 	for _, part := range parts {
 		closed = closed && pathPart.MatchString(part)
 	}
-	key, _ := hub.KeyAt(path).(core.Key)
+	key := core.Inside(hub.Pass{}).KeyAt(path)
 	if closed && !strings.Contains(path, "~") { // the text of a hash is not known
 		plain := key.Parts()
 		if len(plain) != len(parts) {
@@ -109,7 +109,7 @@ var slashes = strings.NewReplacer("/", "%2F", "%", "%25")
 func around(k core.Key) (all []core.Key) {
 	path := k.String()
 	for i := strings.IndexByte(path, '}') + 1; i < len(path); {
-		all = append(all, hub.KeyAt(path[:i]).(core.Key))
+		all = append(all, core.Inside(hub.Pass{}).KeyAt(path[:i]))
 		next := strings.IndexByte(path[i+1:], ':')
 		if next < 0 {
 			break

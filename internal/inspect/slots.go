@@ -92,11 +92,8 @@ func (i *Inspector) slots(ctx context.Context, s *Subject) {
 func (i *Inspector) Slots(
 	ctx context.Context, sem *semaphore.Semaphore, key core.Key,
 ) (Slots, error) {
-	list := hub.Entries.(func(
-		context.Context, *semaphore.Semaphore, core.Key,
-	) (int64, []lease.Entry, error))
 	s := Slots{Semaphore: sem, Key: key}
-	now, entries, err := list(ctx, sem, key)
+	now, entries, err := semaphore.Inside(hub.Pass{}).Entries(ctx, sem, key)
 	if err != nil {
 		return s, err
 	}
@@ -111,7 +108,7 @@ func (i *Inspector) Slots(
 			return s, fmt.Errorf("inspect: slots of %s: %w", sem.Name(), err)
 		}
 		leaf := r.Levels[len(r.Levels)-1]
-		at := hub.KeyAt(leaf.Node).(core.Key)
+		at := core.Inside(hub.Pass{}).KeyAt(leaf.Node)
 		ago := func(t int64) time.Time { return here.Add(time.Duration(t-now) * time.Microsecond) }
 		s.count(&r, e.Left < 0)
 		if e.Left < 0 {
@@ -128,7 +125,7 @@ func (i *Inspector) Slots(
 		})
 	}
 	s.dropUnknown()
-	waits, refuses := hub.Waits.(func(*semaphore.Semaphore) (bool, bool))(sem)
+	waits, refuses := semaphore.Inside(hub.Pass{}).Waits(sem)
 	s.Waits, s.Refuses = waits || len(s.Waiters) > 0, refuses
 	return s, nil
 }

@@ -217,7 +217,7 @@ func (i *Inspector) varying(ctx context.Context, s *Subject, plan core.Plan) map
 		names[one.Name] = one.Varies
 	}
 	for _, p := range i.cfg.Policies {
-		if hub.Varies.(func(*core.Policy) bool)(p) {
+		if core.Inside(hub.Pass{}).Varies(p) {
 			names[p.Name()] = true
 		}
 	}

@@ -77,7 +77,7 @@ func TestSubject(t *testing.T) {
 		p := gatetest.Limited(t, strings.ReplaceAll(name, " ", "_"), limit)
 		charges = append(charges, core.Charge{Policy: p, Key: key})
 		words[p.Name()] = name
-		words[stored.Label(hub.Suffix.(func(*core.Policy) string)(p))] = "bucket"
+		words[stored.Label(core.Inside(hub.Pass{}).Suffix(p))] = "bucket"
 	}
 	gatetest.Decide(t, gate, charges...)
 	gatetest.Decide(t, gate, core.Charge{Policy: charges[0].Policy, Key: other})

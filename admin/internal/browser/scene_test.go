@@ -78,7 +78,7 @@ func play(t *testing.T) *scene {
 	s.page = site.URL + "/ops/headgate/"
 	policies := []*core.Policy{s.api, s.month, s.search, s.bans}
 	for _, p := range policies {
-		hub.State(gate, p, false)
+		core.Inside(hub.Pass{}).State(gate, p, false)
 	}
 	gatetest.Eventually(t, "the policies are stated", func() bool {
 		all, err := inspect.ReadStated(t.Context(), client, "hg:")

@@ -28,7 +28,7 @@ type place struct {
 // Watch adds a Gate to those whose series Read reads, until it is closed: its counters stay. It reports whether there
 // is one.
 func (w *watched) Watch(gate *core.Gate) bool {
-	lent := hub.Of(gate)
+	lent := core.Inside(hub.Pass{}).Of(gate)
 	if lent == nil {
 		return false
 	}
