@@ -97,12 +97,12 @@ func TestObserverCallsTheGate(t *testing.T) {
 	client := s.Client(t)
 	var g *core.Gate
 	c := core.Charge{Policy: limited(t, "p", frozen(10)), Key: newKey(t, "k"), Cost: 1}
-	scripts := 0
+	told := make(chan struct{}, 8)
 	g = redisGate(t, client, core.Config{Observe: func(ctx context.Context, e core.Event) {
 		if !isOp(e, core.OpScriptMissing) {
 			return
 		}
-		scripts++
+		defer func() { told <- struct{}{} }()
 		if d, err := g.Peek(ctx, c); err != nil || d.Source != core.SourceRedis {
 			t.Errorf("Peek: %s, %v", show(d), err)
 		}
@@ -112,7 +112,9 @@ func TestObserverCallsTheGate(t *testing.T) {
 			t.Errorf("from %v: %s", d.Source, show(d))
 		}
 	}
-	gatetest.Equal(t, scripts, 1, "scripts were missing")
+	<-told
+	gatetest.NoError(t, g.Close(t.Context()))
+	gatetest.Equal(t, len(told), 0, "more scripts were missing")
 }
 
 // The cache of denials keeps no part of a key that has no bound.

@@ -10,7 +10,7 @@ import (
 
 // Pulse is the heartbeat of a process. It tells for how long the process had no time for its
 // goroutines, because others compute or the machine gives it no CPU. What did not come in that time
-// may be there, unread. A Pulse beats while somebody holds it, and once after each Start. A beat
+// may be there, unread. A Pulse beats while somebody holds it. A beat
 // waits for its turn as a goroutine does that the network has woken; the process did not run while
 // the beat is late. A Pulse is safe for concurrent use and must not be copied after its first use.
 type Pulse struct {
@@ -31,13 +31,6 @@ type Pulse struct {
 	due   time.Time // from when it is late
 	ended time.Time // the beat before it
 	lost  time.Duration
-}
-
-// Start makes sure that a beat is due.
-func (p *Pulse) Start() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.start(p.Every)
 }
 
 func (p *Pulse) start(every time.Duration) {

@@ -32,8 +32,7 @@ func (s *Store) Insist(ctx context.Context, requests []request.Request) error {
 	d := s.NewDecision(requests)
 	defer d.release()
 	d.Insists = true
-	d.Turn = time.Now().Add(s.Servers.Patience())
-	d.End = d.Turn
+	d.End = time.Now().Add(s.Servers.Patience())
 	return s.decide(ctx, d)
 }
 

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/lease"
@@ -28,22 +27,18 @@ func (l *Leases) asksLone(ctx context.Context, scope string) bool {
 }
 
 // run sends an operation. If the server is silent, it waits until the deadline of ctx, or for
-// Config.Timeout; otherwise it waits for its turn as long as a round trip may take, because a slot
-// is worth the wait.
+// Config.Timeout.
 func (l *Leases) run(ctx context.Context, k *trips.Call) error {
 	l.bound(ctx, k)
 	return l.store.Servers.Do(ctx, k)
 }
 
 func (l *Leases) bound(ctx context.Context, k *trips.Call) {
-	s, now := l.store, time.Now()
-	k.Turn, k.End = now.Add(s.Servers.Patience()), now.Add(s.Timeout)
-	if at, ok := deadline.Untimed(ctx); ok {
-		k.End = at
-		if k.Turn.Before(at) {
-			k.End = k.Turn
-		}
+	most := l.store.Timeout
+	if _, ok := deadline.Untimed(ctx); ok {
+		most = l.store.Servers.Patience()
 	}
+	k.Bound(ctx, most)
 }
 
 // Acquire implements request.LeaseStore.

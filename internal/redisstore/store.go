@@ -35,10 +35,8 @@ func (s *Store) probe(outermost string) trips.Parcel {
 	return s.NewDecision([]request.Request{s.Probe(outermost)})
 }
 
-// outcome returns the error that the caller of an operation sees. It notifies of the scripts that
-// the server did not know since the last outcome.
+// outcome returns the error that the caller of an operation sees.
 func (s *Store) outcome(ctx context.Context, err error) error {
-	s.Servers.NotifyMissing(ctx)
 	switch {
 	case err == nil || s.Reword == nil:
 		return err

@@ -17,13 +17,16 @@ type Call struct {
 	Acquires  string   // the id of the slot that it asks for
 	Releases  []string // the ids of the slots that it gives back
 
-	Turn time.Time // queue deadline while the server answers
-	End  time.Time // deadline while it does not
+	End time.Time // deadline
 
 	parcel Parcel
-	alone  bool // shares its script with no other
+	alone  bool          // shares its script with no other
+	told   chan struct{} // receives when the call is answered or its caller has left
+	attempt
+}
 
-	began    time.Time       // when it got its time, until it enters
+// attempt is one way of a call through the queue.
+type attempt struct {
 	ctx      context.Context // of the caller
 	entered  time.Time
 	lost     time.Duration // health.lost, as the call entered
@@ -31,8 +34,7 @@ type Call struct {
 	err      error
 	why      error // its caller has left
 	panicked any
-	state    state         // the queue's lock guards it
-	told     chan struct{} // receives when the call is answered or its caller has left
+	state    state // the queue's lock guards it
 }
 
 // Lane is one of the two lines in which calls wait for a server.
@@ -49,11 +51,10 @@ const (
 type state uint8
 
 const (
-	stateWaits   state = iota
-	stateLeads         // its caller sends it
-	stateEncodes       // the sender reads what it carries
-	stateSent
-	stateUnsure // it was sent, and its connection said nothing; see pending.unsure
+	stateWaits  state = iota
+	stateHeld         // its sender reads what it carries, or its own caller sends it
+	stateSent         // its caller may leave
+	stateUnsure       // it was sent, and its connection said nothing; see pending.unsure
 	stateAnswered
 	stateLeft
 )
@@ -71,30 +72,38 @@ func (k *Call) Reset() bool {
 	return true
 }
 
-// Bound gives the call its time: half of it to wait for its turn, so that the other half is left
-// for the round trip.
+// Bound gives the call its time, which ends with that of ctx.
 func (k *Call) Bound(ctx context.Context, timeout time.Duration) {
-	now := time.Now()
-	k.began = now
-	k.End = now.Add(timeout)
+	k.End = time.Now().Add(timeout)
 	if at, ok := deadline.Untimed(ctx); ok && at.Before(k.End) {
 		k.End = at
 	}
-	k.Turn = now.Add(k.End.Sub(now) / 2)
 }
 
 // Split has the call sent again alone, because it failed beside others.
 func (k *Call) Split() { k.err = errSplit{errFailed} }
 
-// enter begins the wait for an answer. A call that has just got its time needs no other look at the
-// clock, which takes the time of a small allocation.
+// enter begins the wait for an answer.
 func (k *Call) enter(ctx context.Context, lost time.Duration) {
-	if k.began.IsZero() {
-		k.began = time.Now()
+	k.attempt = attempt{ctx: ctx, entered: time.Now(), lost: lost}
+}
+
+// turn returns until when the call waits for its turn, while the server answers: for half of its
+// time, so that the other half is left for the round trip. A slot, and what insists, is worth the wait.
+func (k *Call) turn(patience time.Duration) time.Time {
+	if k.Lane == Operations || k.Insists {
+		return k.entered.Add(patience)
 	}
-	k.entered, k.began = k.began, time.Time{}
-	k.state, k.ctx, k.lost = stateWaits, ctx, lost
-	k.err, k.panicked = nil, nil
+	return k.entered.Add(k.End.Sub(k.entered) / 2)
+}
+
+// answered says that the call is. A caller that sends it itself need not be told.
+func (k *Call) answered() {
+	waits := k.state == stateSent
+	k.state = stateAnswered
+	if waits {
+		k.told <- struct{}{}
+	}
 }
 
 // leave says that the caller has left. A call that still waits is never sent.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -35,21 +36,19 @@ func (c *command) redis(ctx context.Context) redis.Cmder {
 }
 
 func (c *command) reply() (r Reply, err error) {
-	if numbers, ok := c.sent.(once); ok {
-		r.Numbers, err = numbers.Result()
-		return r, err
-	}
-	values := c.sent.(onceAny)
-	_, isList := values.Val().([]any)
-	switch {
-	case !c.Number:
-		r.Values, err = values.Slice()
-	case isList:
-		r.Numbers, err = values.Int64Slice()
-	default:
-		var n int64
-		n, err = values.Int64()
-		r.Numbers = []int64{n}
+	switch sent := c.sent.(type) {
+	case once:
+		r.Numbers, err = sent.Result()
+	case onceAny:
+		if _, isList := sent.Val().([]any); c.Number && !isList {
+			n, err := sent.Int64() // a script may reply a large one as a text
+			return Reply{Numbers: []int64{n}}, err
+		}
+		if c.Number {
+			r.Numbers, err = sent.Int64Slice()
+		} else {
+			r.Values, err = sent.Slice()
+		}
 	}
 	return r, err
 }
@@ -81,13 +80,10 @@ func (l *link) exchange(
 			err = &panicError{p}
 		}
 	}()
-	process(ctx, client, commands)
-	for i := range commands {
-		if commands[i].sent.Err() != nil {
-			return l.mend(ctx, client, commands)
-		}
+	if process(ctx, client, commands) {
+		return nil
 	}
-	return nil
+	return l.mend(ctx, client, commands)
 }
 
 // mend sends the commands again whose scripts the server did not know, and finds out why it hung up.
@@ -102,8 +98,8 @@ func (l *link) mend(ctx context.Context, client redis.UniversalClient, commands 
 		}
 	}
 	if len(unknown) > 0 {
-		l.missing.Add(int64(len(unknown)))
-		process(ctx, client, unknown)
+		l.notifyMissing(ctx, len(unknown))
+		_ = process(ctx, client, unknown)
 		for i, c := range unknown {
 			commands[at[i]] = c
 		}
@@ -118,17 +114,17 @@ func (l *link) mend(ctx context.Context, client redis.UniversalClient, commands 
 	return first
 }
 
-// process sends commands in one round trip. They keep their errors.
-func process(ctx context.Context, client redis.UniversalClient, commands []command) {
+// process sends commands in one round trip, and reports whether all have a reply. They keep their
+// errors.
+func process(ctx context.Context, client redis.UniversalClient, commands []command) bool {
 	if len(commands) == 1 {
-		_ = client.Process(ctx, commands[0].redis(ctx))
-		return
+		return client.Process(ctx, commands[0].redis(ctx)) == nil
 	}
-	processAll(ctx, client, commands)
+	return processAll(ctx, client, commands)
 }
 
 // processAll is process in a pipeline.
-func processAll(ctx context.Context, client redis.UniversalClient, commands []command) {
+func processAll(ctx context.Context, client redis.UniversalClient, commands []command) bool {
 	pipe := client.Pipeline()
 	for i := range commands {
 		_ = pipe.Process(ctx, commands[i].redis(ctx))
@@ -139,6 +135,7 @@ func processAll(ctx context.Context, client redis.UniversalClient, commands []co
 			cmds[i].SetErr(err)
 		}
 	}
+	return !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil })
 }
 
 // askAgain finds out why Redis hung up. To a client without a password it answers a short command

@@ -24,17 +24,18 @@ type health struct {
 
 // returned notes the outcome of a trip that has ended now.
 func (h *health) returned(t *trip, err error) {
-	took := time.Since(t.sent)
+	now := time.Now()
+	took := now.Sub(t.sent)
 	h.quick = err == nil && took < h.timeout/8
 	h.use.add(t, took, err)
 	if err == nil {
-		h.hears(t.sent)
+		h.hears(t.sent, now)
 	}
 }
 
-// hears notes that the server has answered what was sent at that time.
-func (h *health) hears(sent time.Time) {
-	h.answered = time.Now()
+// hears notes that the server has answered now what was sent at that time.
+func (h *health) hears(sent, now time.Time) {
+	h.answered = now
 	if sent.After(h.heard) {
 		h.heard = sent
 	}
@@ -57,8 +58,8 @@ func (h *health) isSilent(sent time.Time) bool {
 	return time.Since(sent) >= h.timeout/2 && !h.heard.After(sent)
 }
 
-// beats notes by how much a beat of this process was late.
-func (h *health) beats(late time.Duration) {
+// lags notes by how much a beat of this process was late.
+func (h *health) lags(late time.Duration) {
 	if late > 0 {
 		h.lost += late
 		h.lagged = time.Now()
@@ -77,8 +78,8 @@ func (h *health) beats(late time.Duration) {
 // round trips have more time then, because it reads their answers late.
 func (h *health) starves() bool { return time.Since(h.starved) < lagMemory/2 }
 
-// lags reports whether this process had too little time for its goroutines lately.
-func (h *health) lags() bool { return time.Since(h.lagged) < lagMemory }
+// isLagging reports whether this process had too little time for its goroutines lately.
+func (h *health) isLagging() bool { return time.Since(h.lagged) < lagMemory }
 
 // stalls reports whether it lacked so much lately that calls of that length may have ended by it.
 func (h *health) stalls() bool { return time.Since(h.stalled) < lagMemory }

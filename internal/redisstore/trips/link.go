@@ -2,7 +2,6 @@ package trips
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,7 +26,6 @@ type link struct {
 	quiet    time.Duration
 	patience time.Duration // bounds a round trip, the client's handshake included
 	slow     time.Duration // bounds one of a process that starves
-	missing  atomic.Int64  // scripts that a server did not know
 }
 
 func (l *link) init(cfg Config) {
@@ -91,12 +89,12 @@ func (l *link) notify(ctx context.Context, n Notice) {
 	}
 }
 
-// NotifyMissing notifies of the scripts that a server did not know since it was last called.
-func (l *link) NotifyMissing(ctx context.Context) {
-	if l.missing.Load() == 0 {
-		return
-	}
-	for range l.missing.Swap(0) {
-		l.notify(ctx, Notice{Kind: ScriptMissing})
-	}
+// notifyMissing notifies of n scripts that a server did not know. An observer may call the Gate, so no
+// round trip waits for it.
+func (l *link) notifyMissing(ctx context.Context, n int) {
+	l.Tasks.Go(func() {
+		for range n {
+			l.notify(ctx, Notice{Kind: ScriptMissing})
+		}
+	})
 }

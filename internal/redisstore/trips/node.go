@@ -56,7 +56,7 @@ func (n *node) travel(ctx context.Context, t *trip) error {
 		}
 	}
 	if err == nil {
-		deliver(commands, n.doubt)
+		t.deliver(n.doubt)
 		return nil
 	}
 	if p := (*panicError)(nil); errors.As(err, &p) {

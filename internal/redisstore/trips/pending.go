@@ -1,7 +1,6 @@
 package trips
 
 import (
-	"context"
 	"runtime"
 	"slices"
 	"sync"
@@ -10,21 +9,12 @@ import (
 	"github.com/headgate/headgate/internal/deadline"
 )
 
-// server is what a queue needs of its server.
-type server interface {
-	// travel sends the commands of a trip and reads the replies. Its error fails all calls.
-	travel(ctx context.Context, t *trip) error
-	isOpen() bool // the server is known to fail
-	doubt(outermost string)
-	overloaded()
-}
-
 // pending is the calls without an answer: they wait, or are part of a trip in flight. It ends the
 // calls whose time is over, and lets callers leave when their own contexts end. The caller of a call
 // that waits leaves uncharged. The outcome of a call that was sent is unknown then.
 type pending struct {
-	link   *link
-	server server
+	link *link
+	node *node
 
 	mu sync.Mutex
 	line
@@ -34,21 +24,31 @@ type pending struct {
 	unsure []*Call
 	health
 	pulse deadline.Pulse
+	beats bool // the pulse is held, while there are calls
 }
 
 func (p *pending) step() time.Duration { return p.pulse.Every }
 
-func (p *pending) init(l *link, s server) {
-	p.link, p.server = l, s
+func (p *pending) init(l *link, n *node) {
+	p.link, p.node = l, n
 	p.strays = make(map[string]struct{})
 	p.timeout, p.pulse.Every = l.Timeout, l.step()
 	p.pulse.Fired, p.pulse.Look = p.fired, p.tick
 }
 
-// watched makes sure that the pulse beats while there are calls.
-func (p *pending) watched() {
-	if len(p.waiting) > 0 || len(p.trips) > 0 || len(p.unsure) > 0 {
-		p.pulse.Start()
+// beat has the pulse beat while there are calls.
+func (p *pending) beat() {
+	if !p.beats {
+		p.beats = true
+		p.pulse.Hold()
+	}
+}
+
+// rests has the pulse rest if there are none.
+func (p *pending) rests() {
+	if p.beats && len(p.waiting) == 0 && len(p.trips) == 0 && len(p.unsure) == 0 {
+		p.beats = false
+		p.pulse.Drop()
 	}
 }
 
@@ -67,10 +67,9 @@ func (p *pending) fired() {
 			silent = t.calls[0].Outermost
 		}
 	}
-	p.watched()
 	p.mu.Unlock()
 	if silent != "" {
-		p.server.doubt(silent)
+		p.node.doubt(silent)
 	}
 }
 
@@ -78,8 +77,8 @@ func (p *pending) fired() {
 // have come that no goroutine could read yet.
 func (p *pending) tick(late time.Duration) {
 	p.mu.Lock()
-	p.beats(late)
-	p.watched()
+	p.lags(late)
+	p.rests()
 	p.mu.Unlock()
 	p.end()
 }
@@ -98,8 +97,10 @@ func (p *pending) end() {
 		return true
 	}
 	for _, t := range p.trips {
-		for _, k := range t.calls {
-			ends(k, t.sent)
+		if t.written { // otherwise its sender reads the calls
+			for _, k := range t.calls {
+				ends(k, t.sent)
+			}
 		}
 	}
 	p.waiting = slices.DeleteFunc(p.waiting, func(k *Call) bool { return ends(k, k.entered) })
@@ -107,7 +108,7 @@ func (p *pending) end() {
 	overload := p.overload()
 	p.mu.Unlock()
 	if overload {
-		p.server.overloaded()
+		p.node.overloaded()
 	}
 }
 
@@ -117,7 +118,7 @@ func (p *pending) over(k *Call, since time.Time) error {
 	if k.state != stateSent && k.state != stateWaits && k.state != stateUnsure {
 		return nil
 	}
-	switch open := !k.Insists && p.server.isOpen(); {
+	switch open := !k.Insists && p.node.isOpen(); {
 	case open && k.state == stateWaits:
 		return ErrOpen
 	case open:
@@ -145,28 +146,28 @@ func (p *pending) excuses(k *Call, now time.Time) bool {
 // doubtful reports whether a call that is not answered in time may have been answered, because this
 // process did not run.
 func (p *pending) doubtful(k *Call, since time.Time) bool {
-	return (p.lags() || p.pulse.Lost() > k.lost) && !p.answers(k.entered, since) &&
+	return (p.isLagging() || p.pulse.Lost() > k.lost) && !p.answers(k.entered, since) &&
 		deadline.Err(k.ctx) == nil
 }
 
 // limit returns when a call's time is over.
 func (p *pending) limit(k *Call, since time.Time, answers bool) time.Time {
-	limit := k.End
+	limit, turn := k.End, k.turn(p.link.patience)
 	switch {
 	case answers && k.state == stateUnsure:
 		return k.entered
 	case k.state == stateUnsure:
 		return k.entered.Add(p.link.patience)
 	case answers && k.state == stateWaits:
-		limit = k.Turn
-	case k.state == stateSent && limit.Before(k.Turn): // it may have waited for longer than its end
+		limit = turn
+	case k.state == stateSent && limit.Before(turn): // it may have waited for longer than its end
 		limit = since.Add(p.timeout)
 	}
 	patience := p.link.patience
 	if k.Insists && p.starves() {
 		patience = p.link.slow
 	}
-	if last := k.entered.Add(patience); limit.Before(last) && p.lags() {
+	if last := k.entered.Add(patience); limit.Before(last) && p.isLagging() {
 		limit = last
 	}
 	return limit
@@ -176,7 +177,7 @@ func (p *pending) limit(k *Call, since time.Time, answers bool) time.Time {
 func (p *pending) leave(k *Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for k.state == stateEncodes {
+	for k.state == stateHeld {
 		p.yield()
 	}
 	if k.state == stateAnswered || k.state == stateLeft { // just now
@@ -210,8 +211,8 @@ func (p *pending) heardSince(begun time.Time, asked *time.Time) bool {
 func (p *pending) hear(t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hears(t)
-	p.proven = p.answered
+	p.proven = time.Now()
+	p.hears(t, p.proven)
 }
 
 // patience returns how long a round trip may take now.

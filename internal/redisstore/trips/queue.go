@@ -3,7 +3,6 @@ package trips
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/headgate/headgate/internal/deadline"
 )
@@ -26,14 +25,13 @@ type queue struct {
 	slow  deadline.Deadlines // of those of a process that starves
 
 	senders int
-	crowd   bool    // the last batch had several calls
-	free    []*trip // to be used again
+	crowd   bool // the last batch had several calls
 	reopens chan struct{}
 }
 
-func newQueue(l *link, s server) *queue {
+func newQueue(l *link, n *node) *queue {
 	q := new(queue)
-	q.pending.init(l, s)
+	q.pending.init(l, n)
 	q.run = q.send
 	q.alone.Timeout, q.all.Timeout, q.slow.Timeout = l.Timeout, l.patience, l.slow
 	return q
@@ -43,22 +41,13 @@ func newQueue(l *link, s server) *queue {
 func (q *queue) do(ctx context.Context, k *Call) error {
 	q.mu.Lock()
 	k.enter(ctx, q.lost)
-	starts := q.senders < maxSenders ||
-		q.senders == maxSenders && k.Lane == Operations && !q.has(Decisions)
-	if starts {
-		q.senders++
-	}
-	waits := !starts || !q.leads(k)
-	if waits {
-		q.waiting = append(q.waiting, k)
-		if starts {
-			q.link.Tasks.Go(q.run)
-		}
-		q.watched()
-		q.mu.Unlock()
+	if q.leads(k) {
+		q.lead(k)
 	} else {
-		waits = q.sendAlone(k)
+		q.wait(k)
 	}
+	waits := k.state != stateAnswered
+	q.mu.Unlock()
 	if waits {
 		select {
 		case <-k.told:
@@ -75,36 +64,51 @@ func (q *queue) do(ctx context.Context, k *Call) error {
 	return k.err
 }
 
+// wait has a call wait for a sender, and starts one if it may.
+func (q *queue) wait(k *Call) {
+	if q.starts(k.Lane) {
+		q.senders++
+		q.link.Tasks.Go(q.run)
+	}
+	q.waiting = append(q.waiting, k)
+	q.beat()
+}
+
+// starts reports whether a round trip may begin with a call of that lane.
+func (q *queue) starts(lane Lane) bool {
+	return q.senders < maxSenders || q.senders == maxSenders && lane == Operations && !q.has(Decisions)
+}
+
 // leads reports whether a call's own caller sends it, because nothing else waits. To hand it to
 // another goroutine would make a lone decision a fifth slower (go -C bench run . -only decisions),
 // which is felt only near to a server. So a sender greets a server that is far, or new, and a crowd, whose other callers
 // are about to ask. It also takes the calls of a process that stalls for a good part of what a call may
 // take: their callers leave in time, and the answers are read later. Of the calls that insist, only a
-// release has its caller send it, unless the release may wait for longer than sendAlone does, or the
+// release has its caller send it, unless the release may wait for longer than lead does, or the
 // acquire of its slot is on its way.
 func (q *queue) leads(k *Call) bool {
-	if q.crowd || len(q.waiting) > 0 || !q.quick || !q.link.inline || q.stalls() {
+	if !q.starts(k.Lane) || q.crowd || len(q.waiting) > 0 || !q.quick || !q.link.inline || q.stalls() {
 		return false
 	}
 	return !k.Insists ||
 		k.Releases != nil && k.End.Sub(k.entered) <= q.timeout && !q.stray(k.Releases)
 }
 
-// sendAlone sends a call on its caller's own goroutine. The caller waits until the end of its time,
-// whatever becomes of its context, and ends the client's call then. It reports whether the call is
-// unsure. The lock is held, and is free afterwards.
-func (q *queue) sendAlone(k *Call) (unsure bool) {
-	defer q.mu.Unlock()
+// lead sends a call on its caller's own goroutine. The caller waits until the end of its time,
+// whatever becomes of its context, and ends the client's call then. The lock is held, and free on the
+// way.
+func (q *queue) lead(k *Call) {
+	q.senders++
 	ctx, cancel := q.until(k)
-	defer cancel()
-	q.crowd = false
-	q.lead(ctx, q.newTrip(), k)
+	t := newTrip(k)
+	err := q.carry(ctx, t)
+	cancel()
+	q.answer(t, err)
 	if len(q.waiting) > 0 {
 		q.link.Tasks.Go(q.run)
 	} else {
 		q.senders--
 	}
-	return k.state == stateUnsure
 }
 
 // doAll sends calls that insist, on their caller's own goroutine and beside all other round trips:
@@ -120,48 +124,46 @@ func (q *queue) doAll(ctx context.Context, calls []*Call, own bool) {
 	for _, k := range calls {
 		k.enter(ctx, q.lost)
 	}
-	t := q.newTrip()
+	t := newTrip(calls...)
 	t.own = own && !q.starves()
-	q.lead(ctx, t, calls...)
+	q.answer(t, q.carry(ctx, t))
 }
 
-// lead takes calls to the server and back on their caller's own goroutine. The lock is held, and
-// free on the way.
-func (q *queue) lead(ctx context.Context, t *trip, calls ...*Call) {
-	t.calls = append(t.calls, calls...)
-	for _, k := range calls {
-		k.state = stateLeads
-	}
+// carry takes a trip to the server and back. Callers that wait may leave as soon as the commands are
+// written. The lock is held, and free on the way.
+func (q *queue) carry(ctx context.Context, t *trip) error {
 	q.trips = append(q.trips, t)
-	q.watched()
+	q.beat()
 	q.mu.Unlock()
 	t.pack(q.link.Cluster)
-	err := q.server.travel(ctx, t)
+	if t.waited {
+		q.frees(t)
+	}
+	err := q.node.travel(ctx, t)
 	q.mu.Lock()
-	q.answer(t, err)
+	return err
+}
+
+// frees lets the callers of a trip leave.
+func (q *queue) frees(t *trip) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t.written = true
+	for _, k := range t.calls {
+		k.state = stateSent
+	}
 }
 
 // until returns the context of a round trip that the caller of a call makes alone.
 func (q *queue) until(k *Call) (context.Context, context.CancelFunc) {
 	end := k.End
-	own, ok := k.ctx.Deadline()
-	if ok = ok && own.Before(end); ok {
+	if own, ok := k.ctx.Deadline(); ok && own.Before(end) {
 		end = own
 	}
-	if ok || end.Before(k.entered.Add(q.timeout*7/8)) { // those of others may be as early
+	if end.Before(k.entered.Add(q.timeout * 7 / 8)) { // those of others may be as early
 		return context.WithDeadline(context.WithoutCancel(k.ctx), end)
 	}
 	return q.alone.Detach(k.ctx), func() {}
-}
-
-func (q *queue) newTrip() (t *trip) {
-	if n := len(q.free); n > 0 {
-		t, q.free = q.free[n-1], q.free[:n-1]
-	} else {
-		t = new(trip)
-	}
-	t.sent = time.Now()
-	return t
 }
 
 // answer ends a trip. Its error fails the calls that have none of their own.
@@ -171,30 +173,21 @@ func (q *queue) answer(t *trip, err error) {
 	for _, k := range t.calls {
 		if k.state == stateLeft {
 			delete(q.strays, k.Acquires)
-			continue
-		}
-		if err != nil || k.err != nil {
-			if q.fails(k, t, err); k.state == stateUnsure {
-				continue
-			}
-		}
-		leads := k.state == stateLeads
-		if k.state = stateAnswered; !leads {
-			k.told <- struct{}{}
+		} else if err == nil && k.err == nil || q.fails(k, t, err) {
+			k.answered()
 		}
 	}
-	t.reset()
-	q.free = append(q.free, t)
+	t.release()
 }
 
-// fails gives a call its error, if a trip ended with one that is not the call's own. A call that may
-// have been answered late is unsure instead.
-func (q *queue) fails(k *Call, t *trip, err error) {
+// fails gives a call its error, if a trip ended with one that is not the call's own. It reports false
+// for a call that may have been answered late: that is unsure.
+func (q *queue) fails(k *Call, t *trip, err error) bool {
 	late := err != nil && timedOut(err)
 	if late && !k.Insists && q.doubtful(k, t.sent) {
 		k.state, k.sent = stateUnsure, t.sent
 		q.unsure = append(q.unsure, k)
-		return
+		return false
 	}
 	if k.err == nil {
 		k.err = err
@@ -204,6 +197,7 @@ func (q *queue) fails(k *Call, t *trip, err error) {
 	}
 	q.ends(k.err)
 	k.panicked, t.panicked = t.panicked, nil // one caller is enough
+	return true
 }
 
 // opened and closed say that the breaker has.

@@ -1,7 +1,6 @@
 package trips
 
 import (
-	"context"
 	"time"
 
 	"github.com/headgate/headgate/internal/breaker"
@@ -22,21 +21,19 @@ func (q *queue) send() {
 		if q.senders > maxSenders && q.has(Decisions) {
 			break
 		}
-		t := q.newTrip()
+		t := newTrip()
+		t.waited = true
 		q.take(t, max(want, q.room())) // as many as it has waited for
 		q.crowd = len(t.calls) > 1
 		if len(t.calls) == 0 { // the other sender took them, or what waits is for it to answer
-			q.free = append(q.free, t)
+			t.release()
 			break
 		}
-		q.trips = append(q.trips, t)
 		ends := &q.all
 		if q.starves() {
 			ends = &q.slow
 		}
-		q.mu.Unlock()
 		err := q.carry(ends.Detach(t.calls[0].ctx), t)
-		q.mu.Lock()
 		want = q.room()
 		q.answer(t, err)
 		if err != nil {
@@ -44,19 +41,6 @@ func (q *queue) send() {
 		}
 	}
 	q.senders--
-}
-
-// carry takes a trip to the server and back. Callers may leave as soon as the commands are written.
-func (q *queue) carry(ctx context.Context, t *trip) error {
-	t.pack(q.link.Cluster)
-	q.mu.Lock()
-	for _, k := range t.calls {
-		if k.state == stateEncodes {
-			k.state = stateSent
-		}
-	}
-	q.mu.Unlock()
-	return q.server.travel(ctx, t)
 }
 
 // gather lets the other goroutines of a crowd call, until as many calls wait as are wanted or none

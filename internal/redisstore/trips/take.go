@@ -26,7 +26,7 @@ func (l *line) take(t *trip, room int) {
 		for _, k := range l.waiting {
 			if room > 0 && k.Lane == lane && !l.stray(k.Releases) &&
 				(weight+k.Weight <= maxBatchWeight-spare || len(t.calls) == 0) {
-				k.state = stateEncodes
+				k.state = stateHeld
 				t.calls = append(t.calls, k)
 				room, weight = room-1, weight+k.Weight
 			}

@@ -2,6 +2,7 @@ package trips
 
 import (
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -9,54 +10,75 @@ import (
 
 // trip is calls on their way together, and the commands that carry them.
 type trip struct {
-	calls    []*Call
-	packed   []*Call // the same, command by command
+	calls    []*Call // when they are written, in the order of the commands
 	commands []command
 	sent     time.Time
 	own      bool // on a connection of its own
+	waited   bool // the callers wait elsewhere
+	written  bool // the commands are, and the callers may leave
 	panicked any  // the value of a panic in a hook of the client
 }
 
-// reset forgets the calls.
-func (t *trip) reset() {
+var tripPool = sync.Pool{New: func() any { return new(trip) }}
+
+// newTrip returns a trip of calls, which its sender holds.
+func newTrip(calls ...*Call) *trip {
+	t := tripPool.Get().(*trip)
+	t.sent = time.Now()
+	t.calls = append(t.calls, calls...)
+	for _, k := range calls {
+		k.state = stateHeld
+	}
+	return t
+}
+
+// release lets the trip be used again.
+func (t *trip) release() {
 	clear(t.calls)
-	clear(t.packed)
 	clear(t.commands)
-	t.calls, t.packed = t.calls[:0], t.packed[:0]
-	t.commands, t.panicked, t.own = t.commands[:0], nil, false
+	*t = trip{calls: t.calls[:0], commands: t.commands[:0]}
+	tripPool.Put(t)
 }
 
 // pack writes the commands. Calls that may share a script do, as long as it has room for their
 // arguments and weight.
 func (t *trip) pack(cluster bool) {
-	t.packed = append(t.packed[:0], t.calls...)
-	for rest := t.packed; len(rest) > 0; {
-		first := rest[0]
-		b := first.parcel.Batch()
-		b.Add(first.parcel)
-		weight := first.Weight
-		n := 1 // calls of the command, which move to the front
-		for i := 1; i < len(rest); i++ {
-			if k := rest[i]; weight+k.Weight <= maxBatchWeight && first.sharesWith(k, cluster) &&
-				b.Add(k.parcel) {
-				weight += k.Weight
-				copy(rest[n+1:i+1], rest[n:i])
-				rest[n] = k
-				n++
-			}
+	for rest := t.calls; len(rest) > 0; {
+		b := rest[0].parcel.Batch()
+		b.Add(rest[0].parcel)
+		n := 1
+		if len(rest) > 1 {
+			n = join(b, rest, cluster)
 		}
 		t.commands = append(t.commands, newCommand(b, rest[:n]))
 		rest = rest[n:]
 	}
 }
 
+// join adds to a batch, which has the first of some calls, those that may share its script. They move
+// to the front, and join returns how many they are.
+func join(b Batch, calls []*Call, cluster bool) int {
+	first, n := calls[0], 1
+	weight := first.Weight
+	for i := 1; i < len(calls); i++ {
+		if k := calls[i]; weight+k.Weight <= maxBatchWeight && first.sharesWith(k, cluster) &&
+			b.Add(k.parcel) {
+			weight += k.Weight
+			copy(calls[n+1:i+1], calls[n:i])
+			calls[n] = k
+			n++
+		}
+	}
+	return n
+}
+
 // abandon leaves the commands to a client that may still use them.
-func (t *trip) abandon() { t.packed, t.commands = nil, nil }
+func (t *trip) abandon() { t.commands = nil }
 
 // deliver hands the replies to the calls. It doubts a server that cannot decide now.
-func deliver(commands []command, doubt func(outermost string)) {
-	for i := range commands {
-		c := &commands[i]
+func (t *trip) deliver(doubt func(outermost string)) {
+	for i := range t.commands {
+		c := &t.commands[i]
 		reply, err := c.reply()
 		if err == nil {
 			err = c.batch.Deliver(reply)
