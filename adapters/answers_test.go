@@ -206,6 +206,25 @@ func TestAnswersAreRepeated(t *testing.T) {
 	}
 }
 
+// The answer to a HEAD has the headers that the server has derived from the body.
+func TestAnswersToHeadAreRepeated(t *testing.T) {
+	each(t, func(t *testing.T, fw framework) {
+		for name, h := range map[string]http.HandlerFunc{
+			"a body": says(200, "", "<html><p>paid"), "its length": says(200, "Content-Length: 70000", ""),
+		} {
+			f := newFixture(t)
+			ids := core.Must(once.New(f.gate, once.Config{Name: "ids", Window: time.Hour}))
+			replay := core.Must(nethttp.NewReplay(nil, nethttp.ReplayConfig{Once: ids, ID: byIdempotencyKey}))
+			f.serve(func(*app) http.Handler { return fw.around(same, h, replay) }, &app{}, false)
+			first := f.ask("HEAD /users/1", "Idempotency-Key: k")
+			second := f.ask("HEAD /users/1", "Idempotency-Key: k")
+			gatetest.Equal(t, second.Header.Get("Idempotency-Replayed"), "true", "%s: repeated", name)
+			second.Header.Del("Idempotency-Replayed")
+			gatetest.Equal(t, fmt.Sprint(second), fmt.Sprint(first), "%s: answer", name)
+		}
+	})
+}
+
 // An answer that a handler says it could not finish is not repeated, and the handler runs once. One that
 // only tells its logs of an error is.
 func TestBrokenAnswersAreNotRepeated(t *testing.T) {

@@ -204,18 +204,14 @@ func (k *keeper) open(text []byte, id core.Key) *answer {
 }
 
 // write repeats the answer.
-func (a *answer) write(w http.ResponseWriter, r *http.Request) {
+func (a *answer) write(w http.ResponseWriter) {
 	h := w.Header()
 	for name, values := range a.header {
 		h[name] = values
 	}
-	body := a.body
-	if r.Method == http.MethodHead {
-		body = nil
-	}
-	if len(body) > 0 {
-		h.Set("Content-Length", strconv.Itoa(len(body)))
+	if len(a.body) > 0 && a.header[contentLength] == nil {
+		h.Set(contentLength, strconv.Itoa(len(a.body)))
 	}
 	w.WriteHeader(a.status)
-	_, _ = w.Write(body) // the client may be gone
+	_, _ = w.Write(a.body) // the client may be gone; the server drops the body of an answer to HEAD
 }

@@ -88,7 +88,6 @@ func (t *recording) end(h http.Header, r *http.Request, status int) []byte {
 	t.begin(h)
 	t.status = status
 	stated := t.header.Get(contentLength)
-	t.header.Del(contentLength)
 	switch {
 	case !t.told:
 		t.lose(lostUnknown)

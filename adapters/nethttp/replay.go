@@ -131,7 +131,7 @@ func (p *Replay) Handler(next http.Handler) http.Handler { return handler(p, nex
 func (p *Replay) Refuse(w http.ResponseWriter, r *http.Request, a *Admission) {
 	switch {
 	case a.Replayed():
-		a.earlier.answer.write(w, r)
+		a.earlier.answer.write(w)
 	case p == nil || p.guard == nil:
 		new(Guard).Refuse(w, r, a)
 	default:
