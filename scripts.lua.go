@@ -37,9 +37,10 @@ func scripts() map[string][]string {
 		"decide":         slices.Concat(clock, []string{"local take"}, decision),
 		"window":         slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for window"}),
 		"sliding_window": slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for sliding_window"}),
-		"token_bucket": slices.Concat(clock, []string{"decide/values.lua", "decide/buckets.lua for token_bucket"},
+		"buckets": slices.Concat(clock, []string{"decide/values.lua", "decide/buckets.lua for token_bucket"},
 			function("decide(KEYS, ARGV, now, margin, take)", decision), []string{"return decide(names, words, now, margin)"}),
-		"sliding_log": slices.Concat(clock, []string{"local values", "decide/straight.lua for sliding_log"}),
+		"token_bucket": slices.Concat(clock, []string{"decide/values.lua", "bundle/bundle.lua", "decide/straight.lua for token_bucket"}),
+		"sliding_log":  slices.Concat(clock, []string{"local values", "decide/straight.lua for sliding_log"}),
 		"admit": slices.Concat(clock,
 			function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
 		"answer": slices.Concat(clock,
@@ -85,8 +86,9 @@ const use = "--= "
 // Scripts returns the scripts by name. A script's files say in comments what it does with which KEYS
 // and ARGV, and what it replies.
 //
-//   - decide decides requests. window, sliding_window and sliding_log decide those that charge one
-//     key each, under limits of that algorithm. token_bucket decides those that charge buckets alone.
+//   - decide decides requests. window, sliding_window, sliding_log and token_bucket decide those that
+//     charge one key each, under limits of that algorithm. buckets decides those that charge token
+//     buckets alone, with tokens of whole microseconds.
 //   - admit decides a request and takes a slot of a semaphore, both or neither. It keeps the holds
 //     and the adjustments of charges.
 //   - answer decides a request and keeps a text beside what it charges, both or neither.
@@ -183,9 +185,12 @@ func nested(text, body string) string {
 }
 
 // algorithmPart returns a part of an algorithm for a script that knows no other. The part "names"
-// declares its names.
+// declares its names. A part "straight " and a name stands there for the part of that name.
 func algorithmPart(algorithm, at string) string {
 	text := read("algorithm/" + algorithm + ".lua")
+	if own := partOf(text, "straight "+at); own != "" {
+		return own
+	}
 	switch at {
 	case "names":
 		return "local " + names(text) + "\n"

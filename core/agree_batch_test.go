@@ -290,7 +290,7 @@ func TestMergedCallersOfLongBuckets(t *testing.T) {
 func TestFailedBatchWritesNothing(t *testing.T) {
 	t.Parallel()
 	for name, algorithm := range map[string]core.Algorithm{
-		"bucket": core.PerMinute(60), "window": core.FixedWindow{Limit: 9, Window: time.Minute},
+		"bucket": core.PerMinute(60), "thirds": core.PerSecond(3), "window": core.FixedWindow{Limit: 9, Window: time.Minute},
 		"sliding": core.SlidingWindow{Limit: 9, Window: time.Minute},
 		"log":     core.SlidingLog{Windows: []core.Window{{Limit: 9, Width: time.Minute}}},
 	} {

@@ -15,7 +15,7 @@ func (b *batch) Command() trips.Command {
 		r := &first.requests[0]
 		b.entries = append(b.entries, entry{request: r, callers: 1})
 		b.bucketArguments()
-		command := b.command(b.schema, b.schema.tokenBucket)
+		command := b.command(b.schema, b.schema.buckets)
 		command.Number = len(r.Charges) == 1
 		return command
 	}
@@ -33,7 +33,7 @@ func (b *batch) Command() trips.Command {
 		b.keyNames()
 		b.runs(b.straightRun)
 	case first.form.buckets && !b.mixed:
-		script = b.schema.tokenBucket
+		script = b.schema.buckets
 		b.bucketArguments()
 	default:
 		b.keyNames()

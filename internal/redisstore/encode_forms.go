@@ -3,6 +3,7 @@ package redisstore
 import (
 	"encoding/binary"
 	"slices"
+	"strconv"
 
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/redisstore/trips"
@@ -94,6 +95,10 @@ func (s *schema) formOf(d *Decision) (f form) {
 		f.from, f.until = l.Period()
 	case *algorithm.SlidingWindow:
 		f.straight = s.slidingWindow
+	case *algorithm.TokenBucket:
+		if !r.Receipts {
+			f.straight = s.tokenBucket
+		}
 	case *algorithm.SlidingLog:
 		f.straight = s.slidingLog
 	}
@@ -101,12 +106,17 @@ func (s *schema) formOf(d *Decision) (f form) {
 }
 
 // straight returns the script of one algorithm that decides the batch, or nil. In it no key may stand
-// twice.
+// twice, and a bucket is charged once, because its costs may have fractions.
 func (b *batch) straight() *trips.Script {
+	script := b.calls[0].form.straight
 	if b.mixed || len(b.keys) < len(b.entries) {
 		return nil
 	}
-	return b.calls[0].form.straight
+	merged := func(e entry) bool { return e.callers > 1 }
+	if script == b.schema.tokenBucket && (slices.ContainsFunc(b.entries, merged) || b.repeats()) {
+		return nil
+	}
+	return script
 }
 
 // straightRun writes a run of n as lua/decide/straight.lua reads it.
@@ -120,7 +130,8 @@ func (b *batch) straightRun(first, n int) {
 	case algorithm.Peek:
 		times = 0
 	}
-	if times == 1 && c.Cost.Whole == 1 {
+	_, isBucket := c.Limit.(*algorithm.TokenBucket)
+	if times == 1 && (isBucket || c.Cost.Whole == 1) {
 		b.int(int64(n))
 	} else {
 		b.int(-int64(n))
@@ -128,7 +139,22 @@ func (b *batch) straightRun(first, n int) {
 		b.int(times)
 	}
 	b.numbers = c.Limit.Parameters(b.numbers[:0])
+	if isBucket {
+		b.bucketText(c, b.numbers)
+		return
+	}
 	for _, p := range b.numbers[1:] {
 		b.int(p)
 	}
+}
+
+// bucketText writes a charge of a bucket, which has these parameters, as the part "straight limit" of
+// lua/algorithm/token_bucket.lua reads it.
+func (b *batch) bucketText(c *request.Charge, parameters []int64) {
+	denominator, capacity, spare, queue, reach := parameters[0], parameters[1], parameters[2], parameters[3], parameters[4]
+	b.text = append(append(b.text[:0], c.Label...), byte(reach))
+	for _, n := range []int64{c.Cost.Whole, c.Cost.Fraction, denominator, capacity, spare} {
+		b.text = binary.LittleEndian.AppendUint64(b.text, uint64(n))
+	}
+	b.name(string(strconv.AppendInt(b.text, queue, 10)))
 }

@@ -25,8 +25,9 @@ type schema struct {
 type scripts struct {
 	decide, admit, answer, filter *trips.Script
 	lease, take, leave            *trips.Script // take and leave are for lone holders
-	tokenBucket, window           *trips.Script // decide under one algorithm
-	slidingWindow, slidingLog     *trips.Script
+	buckets                       *trips.Script
+	// These decide under one algorithm.
+	window, slidingWindow, slidingLog, tokenBucket *trips.Script
 
 	reset, policies *redis.Script
 }
@@ -47,7 +48,7 @@ func newScripts(source func(name string) string) scripts {
 	script := func(name string) *trips.Script { return trips.NewScript(source(name)) }
 	return scripts{
 		decide: script("decide"), admit: script("admit"), answer: script("answer"), lease: script("lease"),
-		tokenBucket: script("token_bucket"), window: script("window"),
+		buckets: script("buckets"), tokenBucket: script("token_bucket"), window: script("window"),
 		slidingWindow: script("sliding_window"), slidingLog: script("sliding_log"),
 		take: script("take"), leave: script("leave"), filter: script("filter"), reset: redis.NewScript(source("reset")),
 		policies: redis.NewScript(source("policies")),

@@ -11,7 +11,7 @@
 -- Value  a bundle, as lua/bundle/bundle.lua describes it, in which the bucket is the entry with the
 --        label. There are a part and a denominator if there is a fraction, a since or a lifetime, and
 --        a since if a receipt was given. A full bucket has no entry.
--- Names  label, most, spare, refill, queue, reach, bundle, arrival, fraction, per, since, raised, level, rest
+-- Names  label, most, spare, refill, queue, reach, bundle, stood, arrival, fraction, per, since, raised, level, rest
 --
 -- since     The time of the first charge with a receipt since the bucket was full. A receipt is the
 --           time of its charge plus 1, or since plus 1 if that is later. A refund lowers the level
@@ -24,7 +24,7 @@
 -- lifetime  A bucket is full again that long after its last charge. Its denominator is the time of that.
 --
 -- most, spare, refill, queue  of the limit: the capacity, its fraction, the denominator, queue or lifetime
--- bundle                      the text of the key as read, empty without one
+-- bundle, stood               the text of the key as read, empty without one; the arrival time in it
 -- arrival, fraction, per      the arrival time, its fraction and the denominator of that
 -- since, raised               false without a receipt; the reach as stored, 10 for a full bucket
 -- level, rest                 at now: the level and its fraction
@@ -42,15 +42,15 @@ if spot then
   --= time
   raised = mark % 64 + 10
   if mark > 127 then
-    local function integer(at)
-      local a, b, c, d, e, f, g = string.byte(bundle, at, at + 6)
-      if g > 31 then error('no bundle of token buckets') end
-      return a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656
-    end
-    fraction, per, since = integer(spot + 14), integer(spot + 21), integer(spot + 28)
+    local a, b, c, d, e, f, g, h, i, j, k, l, m, o, q, r, s, t, u, v, w = string.byte(bundle, spot + 14, spot + 34)
+    if g > 31 or o > 31 or w > 31 then error('no bundle of token buckets') end
+    fraction = a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656
+    per = h + i * 256 + j * 65536 + k * 16777216 + l * 4294967296 + m * 1099511627776 + o * 281474976710656
+    since = q + r * 256 + s * 65536 + t * 16777216 + u * 4294967296 + v * 1099511627776 + w * 281474976710656
     since = since > 0 and since - 1
   end
 end
+stood = arrival
 
 --: time
 arrival = a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656
@@ -174,12 +174,17 @@ if fraction > 0 or arrival ~= (refill > 0 and now or 0) then
   local long = fraction > 0 or since or kept > 1
   if refill == 0 then mark = mark + 64 end
   if long then mark = mark + 128 end
-  for i = 1, long and 3 or 0 do
-    local number = i == 1 and fraction or i == 2 and kept or since and since + 1 or 0
-    local low = number % 16777216
-    local high = (number - low) / 16777216
+  if long then
+    local low, under, owed = fraction % 16777216, kept % 16777216, since and since + 1 or 0
+    local high, above = (fraction - low) / 16777216, (kept - under) / 16777216
     local a, b, c, d, e = low % 256, low % 65536, high % 256, high % 65536, high % 16777216
-    tail = tail .. string.char(a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216)
+    local h, i, j, k, l = under % 256, under % 65536, above % 256, above % 65536, above % 16777216
+    low = owed % 16777216
+    local top = (owed - low) / 16777216
+    local m, o, q, r, s = low % 256, low % 65536, top % 256, top % 65536, top % 16777216
+    tail = string.char(a, (b - a) / 256, (fraction % 16777216 - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216,
+      h, (i - h) / 256, (under - i) / 65536, j, (k - j) / 256, (l - k) / 65536, (above - l) / 16777216,
+      m, (o - m) / 256, (low - o) / 65536, q, (r - q) / 256, (s - r) / 65536, (top - s) / 16777216)
   end
   --= bytes
   entry = label .. string.char(mark, a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216) .. tail
@@ -190,7 +195,36 @@ end
 if not spot then
   spot, length = #text + 1, 0
 end
-bundles[name] = table.concat({string.sub(text, 1, spot - 1), entry, string.sub(text, spot + length)})
+if #entry ~= length or arrival % grace < arrival - stood or refill == 0 and queue ~= '0' then
+  renewed[name] = true
+end
+if length < #text then
+  entry = table.concat({string.sub(text, 1, spot - 1), entry, string.sub(text, spot + length)})
+end
+bundles[name] = entry
+
+--: straight limit
+do
+  local a, b, c, d, e, f, g, _, h, i, j, k, l, m, o, _, q, r, s, t, u, v, w = string.byte(ARGV[p], 8, 30)
+  cost = a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656
+  part = h + i * 256 + j * 65536 + k * 16777216 + l * 4294967296 + m * 1099511627776 + o * 281474976710656
+  refill = q + r * 256 + s * 65536 + t * 16777216 + u * 4294967296 + v * 1099511627776 + w * 281474976710656
+end
+do
+  local a, b, c, d, e, f, g, _, h, i, j, k, l, m, o = string.byte(ARGV[p], 32, 46)
+  most = a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656
+  spare = h + i * 256 + j * 65536 + k * 16777216 + l * 4294967296 + m * 1099511627776 + o * 281474976710656
+end
+label, reach, queue, size = string.sub(ARGV[p], 1, 6), string.byte(ARGV[p], 7), string.sub(ARGV[p], 48), 1
+
+--: straight store
+--= store
+value = bundles[KEYS[key]]
+
+--: straight put
+if value then
+  save(KEYS, key, value, now, margin, renewed[KEYS[key]])
+end
 
 --: charge
 -- The parts from here on are those of lua/decide/buckets.lua. This one reads a charge.

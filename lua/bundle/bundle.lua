@@ -32,9 +32,12 @@ local function find(bundle, label)
   return found, length
 end
 
--- save writes a bundle with a TTL, without the buckets that have been full for longer than ten times the
--- margin.
-local function save(KEYS, key, bundle, now, margin)
+-- save writes a bundle. If it is renewed, its TTL or its length may change, and the buckets that have been
+-- full for longer than ten times the margin are left out.
+local function save(KEYS, key, bundle, now, margin, renewed)
+  if not renewed and redis.pcall('SETRANGE', KEYS[key], '0', bundle) == #bundle then
+    return
+  end -- otherwise the user may not use SETRANGE
   local at, last, frozen, grace = 1, now, false, 4194304 -- a full bucket may be the last that is left
   while at <= #bundle do
     local head, a, b, c, d, e, f, g = string.byte(bundle, at + 6, at + 13)

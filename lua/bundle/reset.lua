@@ -14,7 +14,7 @@ end
 if not sound then
   redis.call('DEL', KEYS[1])
 elseif spot then
-  save(KEYS, 1, table.concat({string.sub(bundle, 1, spot - 1), string.sub(bundle, spot + length)}), now, margin)
+  save(KEYS, 1, table.concat({string.sub(bundle, 1, spot - 1), string.sub(bundle, spot + length)}), now, margin, true)
 end
 redis.call('DEL', KEYS[2])
 return 1

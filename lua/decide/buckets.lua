@@ -151,7 +151,7 @@ do
     --: bundle
     for key = 1, #KEYS do
       if changes[key] == 2 then
-        save(KEYS, key, values[key], now, margin)
+        save(KEYS, key, values[key], now, margin, true)
       end
     end
   end

@@ -45,7 +45,8 @@
 -- commit  charges the cost whole, part; sets receipt
 -- give    refunds the cost whole, part of the charge with this receipt, as far as it still counts;
 --         sets given to whether that is more than nothing
--- store   sets value to the text of KEYS[key], or leaves it in bundles; if only a part changes, value to
+-- store   sets value to the text of KEYS[key], or leaves it in bundles and says in renewed whether its
+--         time to live or its length changes; if only a part changes, value to
 --         the text from the start on, and tail to that from place on; sets ttl to the time to live in
 --         microseconds, 0 if nothing is left, nil to leave it as it is
 --
@@ -69,7 +70,7 @@
 local KEYS, ARGV, grace = KEYS, ARGV, 4194304
 local sub, format = string.sub, string.format
 local states, dirty = {false, false, false, false}, {false, false, false, false}
-local bundles = {} -- those to be written, by name
+local bundles, renewed = {}, {} -- those to be written, by name; whether save is to renew them
 local reply, n = {0, 0, 0, 0, 0, 0, 0}, 0
 -- The values as read. look reads a missing one again, because its key may be of another type.
 local values = {false}
@@ -229,7 +230,7 @@ end
 for key = 1, next(bundles) and #KEYS or 0 do
   local name = KEYS[key]
   if bundles[name] then
-    save(KEYS, key, bundles[name], now, margin)
+    save(KEYS, key, bundles[name], now, margin, renewed[name])
     bundles[name] = nil
   end
 end

@@ -3,7 +3,10 @@
 -- KEYS   the keys of the requests
 -- ARGV   runs of requests under one limit: the number of requests, or minus that and then the cost and
 --        how often each is charged at most, which are 1 otherwise; then what follows the 0 of the limit
---        in lua/decide/decide.lua. At most 0 times is a peek. The cost is whole.
+--        in lua/decide/decide.lua. At most 0 times is a peek. The cost is whole. For token buckets the
+--        limit is one text, which tells the cost too: label; reach, of one byte; cost, its fraction,
+--        denominator, capacity and its fraction, of 8 bytes each, the lowest first; queue or lifetime, in
+--        digits. They are charged once at most.
 -- Reply  for each request: verdict, the algorithm's reply. The verdict is 0 if the cost fits and 1 if
 --        not; or, for more than once, how often it fits. If the period of the first limit does not hold
 --        now: -1, now. The script then does nothing.
@@ -17,7 +20,8 @@ local KEYS, ARGV = KEYS, ARGV
 local reply, n, p, key, size, printed, expiry = {0, 0, 0, 0, 0, 0, 0}, 0, 1, 0, 0, nil, nil
 local grace, value, ttl, tail, place = 4194304, nil, nil, nil, nil
 local sub, format = string.sub, string.format
-local ttls, tails
+local bundles, renewed, ttls, tails = {}, {}, nil, nil
+local operation, receipts, part = 'decide', false, 0
 if #KEYS > 1 then
   values, ttls, tails = values or {}, {}, {}
 end
@@ -58,7 +62,7 @@ while key < #KEYS do
       end
       fit, reply[head] = low, low
     end
-    if fit > 0 and cost > 0 then
+    if fit > 0 and (cost > 0 or part > 0) then
       whole, changed = cost * fit, true
       --: commit
       reply[n] = receipt
