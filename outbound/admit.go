@@ -42,8 +42,9 @@ func (x *exchange) try() (*pass, *BusyError, error) {
 			return nil, nil, err
 		}
 	}
-	s := x.t.cfg.Slot.Semaphore
-	l, d, err := s.Admit(x.req.Context(), semaphore.Request{Caps: x.caps}, x.charges...)
+	l, d, err := x.t.cfg.Slot.Semaphore.Admit(
+		x.req.Context(), semaphore.Request{Caps: x.caps}, x.charges...,
+	)
 	x.t.note(&d)
 	if l != nil {
 		return x.pass(l, l.Reservation(), &d)

@@ -51,7 +51,7 @@ func TestOutageEndsNoStream(t *testing.T) {
 			u := stream(t, more)
 			slot := slotOf(t, g, 1)
 			slot.Semaphore = newSemaphore(t, g, semaphore.Config{TTL: time.Second})
-			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
+			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot, MaxWait: time.Minute})
 			key := gatetest.Must(outbound.ByCredential(request(t, t.Context(), u.URL)))(t)
 			if during {
 				kill()
@@ -62,24 +62,38 @@ func TestOutageEndsNoStream(t *testing.T) {
 				kill()
 				<-lost
 			}
+			second := make(chan error, 1)
+			if during { // another one waits for its place
+				go func() {
+					_, err := get(t, tr, u.URL)
+					second <- err
+				}()
+				gatetest.Eventually(t, "it waits", func() bool { return tr.Waiting() == 1 })
+			} else {
+				second <- nil
+			}
 			s.Restart()
 			if once {
 				<-lost
 			}
-			held := func() int {
-				all, _, err := slot.Semaphore.Holders(t.Context(), key)
-				if err != nil {
+			held := func(queued bool) int {
+				all, waiting, err := slot.Semaphore.Holders(t.Context(), key)
+				if err != nil || queued != (waiting > 0) {
 					return -1
 				}
 				return len(all)
 			}
-			gatetest.Eventually(t, "a slot is taken", func() bool { return held() == 1 })
+			gatetest.Eventually(t, "a slot is taken", func() bool { return held(during) == 1 })
+			if n := u.count(); n != 1 {
+				t.Errorf("%d requests run", n)
+			}
 			close(more)
 			if text, err := io.ReadAll(res.Body); string(text) != "first\nsecond\n" || err != nil {
 				t.Errorf("%q, %v", text, err)
 			}
 			_ = res.Body.Close()
-			gatetest.Eventually(t, "the slot is back", func() bool { return held() == 0 })
+			gatetest.NoError(t, <-second)
+			gatetest.Eventually(t, "the slot is back", func() bool { return held(false) == 0 })
 		})
 	}
 }
@@ -96,15 +110,9 @@ func TestReservationEndsWithItsRedis(t *testing.T) {
 			policy := gatetest.Policy(t, core.PolicyConfig{
 				Name: "requests", OnFailure: core.FailClosed, Algorithm: core.TokenBucket{Rate: 1, Per: 3 * time.Second, Burst: 1},
 			})
-			waits := make(chan struct{}, 10)
 			tr := transport(t, outbound.Config{
 				Base: base(t), Gate: g, MaxWait: 4 * time.Second,
 				Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}},
-				Observe: func(_ context.Context, e core.Event) {
-					if _, ok := e.(*outbound.WaitEvent); ok {
-						waits <- struct{}{}
-					}
-				},
 			})
 			gatetest.Must(get(t, tr, u.URL))(t)
 			result := make(chan error, 1)
@@ -112,7 +120,7 @@ func TestReservationEndsWithItsRedis(t *testing.T) {
 				_, err := get(t, tr, u.URL)
 				result <- err
 			}()
-			<-waits
+			gatetest.Eventually(t, "it waits", func() bool { return tr.Waiting() == 1 })
 			kill()
 			if restarts {
 				_, err := get(t, tr, u.URL) // the Transport knows too

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
@@ -74,17 +75,18 @@ func lost(l *semaphore.Lease) bool {
 }
 
 // keep makes a lease that of the request, and watches it until the slot is released. One that Redis does
-// not know lasts until it has granted another.
+// not know lasts until it has granted another, and a moment longer: requests that wait in this process
+// for its place ask Redis meanwhile.
 func (p *pass) keep(l *semaphore.Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
-		p.giveBack(l)
+		p.giveBack(l, 0)
 		return
 	}
 	if p.lease != nil {
 		p.unwatch()
-		p.giveBack(p.lease)
+		p.giveBack(p.lease, outageRetry)
 	}
 	p.lease = l
 	ctx := l.Context()
@@ -100,10 +102,13 @@ func (p *pass) keep(l *semaphore.Lease) {
 	}
 }
 
-// giveBack releases a lease in the background.
-func (p *pass) giveBack(l *semaphore.Lease) {
+// giveBack releases a lease in the background, after some time.
+func (p *pass) giveBack(l *semaphore.Lease, after time.Duration) {
 	ctx := context.WithoutCancel(p.x.req.Context())
-	p.x.t.hub.Tasks.Go(func() { _ = l.Release(ctx) }) // on failure it is sent again
+	p.x.t.hub.Tasks.Go(func() {
+		_ = p.x.t.hub.Keeper.Sleep(ctx, after) // a Gate that closes does not wait
+		_ = l.Release(ctx)                     // on failure it is sent again
+	})
 }
 
 // retake takes another slot for a request that goes on without one that Redis knows. It asks until Redis
@@ -134,5 +139,5 @@ func (p *pass) release() {
 	p.over = true
 	p.unwatch()
 	p.stop(context.Canceled)
-	p.giveBack(p.lease)
+	p.giveBack(p.lease, 0)
 }

@@ -40,8 +40,9 @@ func New(cfg Config) (*Transport, error) {
 	}
 	cfg.Rules = slices.Clone(cfg.Rules)
 	cfg.Slot = &Slot{Semaphore: cfg.Slot.Semaphore, Caps: slices.Clone(cfg.Slot.Caps)}
-	grows := growth(cfg.Backoff.First, cfg.Backoff.Most)
-	cooldown, err := core.NewPolicy(core.PolicyConfig{Name: coolingName, Algorithm: grows})
+	cooldown, err := core.NewPolicy(core.PolicyConfig{
+		Name: coolingName, Algorithm: growth(cfg.Backoff.First, cfg.Backoff.Most),
+	})
 	if err != nil {
 		return nil, wrapped(err)
 	}

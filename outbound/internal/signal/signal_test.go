@@ -83,9 +83,7 @@ func TestBounds(t *testing.T) {
 		name, retryAfter, body string
 		want                   time.Duration
 	}{
-		{"more parts than are read", strings.Repeat("1,", 40) + "99", "", time.Second},
 		{"more bytes than are read", "7," + strings.Repeat("x", 1<<20) + ",99", "", 7 * time.Second},
-		{"more digits than fit", strings.Repeat("9", 400), "", signal.MaxWait},
 		{"deep nesting", "", strings.Repeat(`{"a":[`, 5000) + `"retryDelay"`, 0},
 	} {
 		s := signal.Read(http.StatusTooManyRequests, header("Retry-After: "+c.retryAfter), []byte(c.body), now)

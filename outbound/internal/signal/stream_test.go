@@ -34,12 +34,9 @@ func TestErrorEvents(t *testing.T) {
 		spent        bool
 	}{
 		// docs.anthropic.com/en/api/errors, 2026-11
-		{"Anthropic, overloaded", "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{}}\n\n" +
-			"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n", 529, 0, false},
 		{"Anthropic, rate", "event: error\r\ndata: {\"type\": \"error\", \"error\": {\"details\":null,\"type\":\"rate_limit_error\",\"message\":\"slow\"}}\r\n\r\n", 429, 0, false},
 		// platform.openai.com/docs/api-reference/responses-streaming/error, 2026-11
 		{"OpenAI, responses", "event: error\ndata: {\"type\":\"error\",\"code\":\"rate_limit_exceeded\",\"message\":\"Please try again in 1.5s.\",\"param\":null}\n\n", 429, 1500 * time.Millisecond, false},
-		{"OpenAI, failed", "data: {\"type\":\"response.failed\",\"response\":{\"id\":\"r\",\"error\":{\"code\":\"rate_limit_exceeded\",\"message\":\"m\"}}}\n\n", 429, 0, false},
 		{"OpenAI, chat", "data: {\"id\":\"c\",\"choices\":[]}\n\ndata: {\"error\":{\"message\":\"m\",\"type\":\"insufficient_quota\",\"code\":\"insufficient_quota\"}}\n\n", 429, 0, true},
 		// cloud.google.com/apis/design/errors, 2026-11
 		{"Gemini", "data: {\"error\": {\"code\": 429, \"status\": \"RESOURCE_EXHAUSTED\", \"details\": [{\"retryDelay\": \"12s\"}]}}\n\n", 429, 12 * time.Second, false},
