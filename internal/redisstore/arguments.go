@@ -2,12 +2,21 @@ package redisstore
 
 import "github.com/headgate/headgate/internal/redisstore/trips"
 
-// arguments are the words of a command behind the name of its script: the number of its KEYS, these,
+// arguments are the words of a command: EVALSHA, the name of the script, the number of its KEYS, these,
 // and ARGV. A word is an int64, a string or bytes. go-redis reads the first key to find its slot, and
 // hooks of the client may show all words.
 type arguments struct {
-	words []any
-	args  []any // the whole command
+	script *trips.Script
+	words  []any
+}
+
+// numberAt is the place of the number of KEYS.
+const numberAt = 2
+
+// begin begins the command that runs a script.
+func (a *arguments) begin(s *trips.Script) {
+	a.script = s
+	a.words = s.Begin(a.words[:0])
 }
 
 // headSize is the most ARGV of a script that belong to no call: its form, and a clock of a test.
@@ -42,16 +51,13 @@ func (a *arguments) set(at int, n int64) { a.words[at] = n }
 // clear drops the words, and keeps their memory.
 func (a *arguments) clear() {
 	clear(a.words)
-	clear(a.args)
 	a.words = a.words[:0]
-	a.args = a.args[:0]
 }
 
-// command returns the command that runs a script on these arguments, once all are written.
-func (a *arguments) command(c *schema, s *trips.Script) trips.Command {
+// command returns the command, once all arguments are written.
+func (a *arguments) command(c *schema) trips.Command {
 	if c.clock != nil {
 		a.int(c.clock())
 	}
-	a.args = append(s.Begin(a.args[:0]), a.words...)
-	return trips.Command{Script: s, Args: a.args}
+	return trips.Command{Script: a.script, Args: a.words}
 }

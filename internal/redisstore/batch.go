@@ -176,9 +176,7 @@ func (b *batch) keyIndex(c *request.Charge) int {
 	b.keys, b.firstOf = append(b.keys, c), append(b.firstOf, 0)
 	switch n := len(b.keys); {
 	case n == maxListed+1:
-		if b.places == nil {
-			b.places = make(map[uint64]int)
-		}
+		b.clearPlaces()
 		for i, k := range b.keys {
 			b.places[k.StateHash()] = i
 		}
@@ -186,6 +184,14 @@ func (b *batch) keyIndex(c *request.Charge) int {
 		b.places[c.StateHash()] = n - 1
 	}
 	return len(b.keys) - 1
+}
+
+// clearPlaces empties the map, which an earlier use may have filled.
+func (b *batch) clearPlaces() {
+	if b.places == nil {
+		b.places = make(map[uint64]int)
+	}
+	clear(b.places)
 }
 
 // limitIndex returns the index of a charge's limit, and adds the limit if need be. One that may be
@@ -206,7 +212,6 @@ func (b *batch) Release() {
 	clear(b.entries)
 	clear(b.keys)
 	clear(b.limits)
-	clear(b.places)
 	b.clear()
 	*b = batch{ // keeps its memory
 		calls: b.calls[:0], entries: b.entries[:0], entryOf: b.entryOf[:0],

@@ -10,12 +10,11 @@ import (
 // lua/decide, lua/admit/admit.lua and lua/once/answer.lua have them.
 func (b *batch) Command() trips.Command {
 	first := b.calls[0]
-	script := b.schema.decide
 	if first.form.buckets && len(b.calls) == 1 {
 		r := &first.requests[0]
 		b.entries = append(b.entries, entry{request: r, callers: 1})
 		b.bucketArguments()
-		command := b.command(b.schema, b.schema.buckets)
+		command := b.command(b.schema)
 		command.Number = len(r.Charges) == 1
 		return command
 	}
@@ -23,24 +22,22 @@ func (b *batch) Command() trips.Command {
 	straight := b.straight()
 	switch {
 	case len(first.requests[0].Answer) > 0:
-		script = b.schema.answer
 		b.answer(&first.requests[0])
 	case first.alone:
-		script = b.schema.admit
 		b.alone(&first.requests[0])
 	case straight != nil:
-		script = straight
+		b.begin(straight)
 		b.keyNames()
 		b.runs(b.straightRun)
 	case first.form.buckets && !b.mixed:
-		script = b.schema.buckets
 		b.bucketArguments()
 	default:
+		b.begin(b.schema.decide)
 		b.keyNames()
 		b.limitList()
 		b.runs(b.generalRun)
 	}
-	return b.command(b.schema, script)
+	return b.command(b.schema)
 }
 
 // keyNames writes the number of keys and their names.
@@ -162,6 +159,7 @@ func (b *batch) generalRun(first, n int) {
 
 // alone writes KEYS and ARGV of lua/admit/admit.lua, which decides one request.
 func (b *batch) alone(r *request.Request) {
+	b.begin(b.schema.admit)
 	b.keyNames()
 	for _, c := range b.keys {
 		if c.HoldFor > 0 {
@@ -176,7 +174,7 @@ func (b *batch) alone(r *request.Request) {
 	if r.Slot != nil {
 		b.leaseKeys(r.Slot.Scope)
 	}
-	b.set(0, int64(len(b.words)-1))
+	b.set(numberAt, int64(len(b.words)-numberAt-1))
 	b.limitList()
 	if r.Op != algorithm.Settle && r.Op != algorithm.Renew { // no requests of lua/decide/decide.lua
 		b.generalRun(0, 1)
@@ -186,9 +184,10 @@ func (b *batch) alone(r *request.Request) {
 
 // answer writes KEYS and ARGV of lua/once/answer.lua, which decides one request.
 func (b *batch) answer(r *request.Request) {
+	b.begin(b.schema.answer)
 	b.keyNames()
 	b.name(answerName(b.schema.prefix, b.keys[0]))
-	b.set(0, int64(len(b.words)-1))
+	b.set(numberAt, int64(len(b.words)-numberAt-1))
 	b.limitList()
 	b.runs(b.generalRun)
 	b.int(r.AnswerFor / 1000) // not longer than the state

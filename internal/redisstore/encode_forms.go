@@ -24,6 +24,7 @@ func plainBuckets(charges []*request.Charge) bool {
 
 // bucketArguments writes KEYS and ARGV of lua/decide/buckets.lua.
 func (b *batch) bucketArguments() {
+	b.begin(b.schema.buckets)
 	b.keys = b.keys[:0] // of each entry: one charge of each bundle
 	for i := range b.entries {
 		e := &b.entries[i]
@@ -42,10 +43,7 @@ func (b *batch) bucketArguments() {
 
 // repeats reports whether a bundle may stand twice in KEYS.
 func (b *batch) repeats() bool {
-	if b.places == nil {
-		b.places = make(map[uint64]int)
-	}
-	clear(b.places)
+	b.clearPlaces()
 	for _, c := range b.keys {
 		b.places[c.KeyHash] = 0
 	}

@@ -22,6 +22,7 @@ var filterBatches = sync.Pool{New: func() any { return new(filterBatch) }}
 func (k *question) Batch() trips.Batch {
 	b := filterBatches.Get().(*filterBatch)
 	b.schema = k.schema
+	b.begin(k.schema.filter)
 	return b
 }
 
@@ -57,7 +58,7 @@ func (b *filterBatch) Command() trips.Command {
 			b.int(it.Block*size + size - 1)
 		}
 	}
-	return b.command(b.schema, b.schema.filter)
+	return b.command(b.schema)
 }
 
 // Deliver implements trips.Batch.

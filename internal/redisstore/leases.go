@@ -54,7 +54,7 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (gr
 		taken = err != nil || k.reply[0] != 0
 	}
 	if !taken {
-		k.begin(scope, "acquire", acquireWords, leaseWeight*len(q.Levels))
+		k.operate(scope, "acquire", acquireWords, leaseWeight*len(q.Levels))
 		k.acquire(&q)
 		err = l.run(ctx, &k.Call)
 	}
@@ -109,7 +109,7 @@ func (l *Leases) RenewAll(ctx context.Context, all []*request.Renewal, again boo
 func (l *Leases) renewal(scope string, micros int64, ids []string) *operation {
 	k := newOperation(l.store.schema)
 	k.Insists = true
-	k.begin(scope, "renew", 1+len(ids), weightOf(ids))
+	k.operate(scope, "renew", 1+len(ids), weightOf(ids))
 	k.int(micros)
 	k.names(ids)
 	return k
@@ -126,7 +126,7 @@ func (l *Leases) Release(ctx context.Context, scope string, ids []string) error 
 			return l.store.outcome(ctx, err)
 		}
 	}
-	k.begin(scope, "release", len(ids), weightOf(ids))
+	k.operate(scope, "release", len(ids), weightOf(ids))
 	k.names(ids)
 	err := l.run(ctx, &k.Call)
 	if err == nil {
@@ -140,7 +140,7 @@ func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64
 	k := newOperation(l.store.schema)
 	defer k.release()
 	k.Insists = true
-	k.begin(scope, "force", len(ids), weightOf(ids))
+	k.operate(scope, "force", len(ids), weightOf(ids))
 	k.names(ids)
 	return l.answer(ctx, k, ids, l.run(ctx, &k.Call))
 }

@@ -23,9 +23,8 @@ func weightOf(ids []string) int { return leaseWeight + 2*(len(ids)-1) }
 // its ARGV and these. At a lone holder it has one key, and the number is left out.
 type operation struct {
 	trips.Call
-	schema *schema
-	script *trips.Script
-	arguments
+	schema    *schema
+	arguments // without the head of the command
 
 	reply []int64
 }
@@ -51,9 +50,9 @@ func (o *operation) release() {
 	pool.Put(o)
 }
 
-// begin makes the call one of an operation with n arguments. It writes the KEYS of the operation,
+// operate makes the call one of an operation with n arguments. It writes the KEYS of the operation,
 // the number of its ARGV, and the first of these.
-func (o *operation) begin(scope, name string, n, weight int) {
+func (o *operation) operate(scope, name string, n, weight int) {
 	o.script, o.Outermost = o.schema.lease, o.schema.outermost(scope)
 	o.Weight = min(weight, trips.MaxOperationWeight)
 	o.clear()
@@ -64,19 +63,19 @@ func (o *operation) begin(scope, name string, n, weight int) {
 
 // take makes the call one of lua/lease/takes.lua.
 func (o *operation) take(scope string, q *lease.Request) {
-	o.beginLone(o.schema.take, scope)
+	o.operateLone(o.schema.take, scope)
 	o.int(q.Lease/1000 + loneMargin)
 	o.name(q.Lone())
 }
 
 // leave makes the call one of lua/lease/leaves.lua.
 func (o *operation) leave(scope, id string) {
-	o.beginLone(o.schema.leave, scope)
+	o.operateLone(o.schema.leave, scope)
 	o.name(" " + id + " ")
 }
 
-// beginLone makes the call one of a script for lone holders. It writes the one key.
-func (o *operation) beginLone(s *trips.Script, scope string) {
+// operateLone makes the call one of a script for lone holders. It writes the one key.
+func (o *operation) operateLone(s *trips.Script, scope string) {
 	o.script, o.Outermost = s, o.schema.outermost(scope)
 	o.Weight = loneWeight
 	o.clear()
@@ -97,7 +96,6 @@ func (o *operation) Joins(p trips.Parcel) bool {
 // leaseBatch is operations on leases in one script.
 type leaseBatch struct {
 	schema *schema
-	script *trips.Script
 	lone   bool // the script is one for lone holders
 	calls  []*operation
 	arguments
@@ -108,7 +106,8 @@ var leaseBatches = sync.Pool{New: func() any { return new(leaseBatch) }}
 // Batch implements trips.Parcel.
 func (o *operation) Batch() trips.Batch {
 	b := leaseBatches.Get().(*leaseBatch)
-	b.schema, b.script, b.lone = o.schema, o.script, o.script != o.schema.lease
+	b.schema, b.lone = o.schema, o.script != o.schema.lease
+	b.begin(o.script)
 	return b
 }
 
@@ -135,7 +134,7 @@ func (b *leaseBatch) Command() trips.Command {
 	for _, k := range b.calls {
 		b.words = append(b.words, k.words[argv:]...)
 	}
-	command := b.command(b.schema, b.script)
+	command := b.command(b.schema)
 	command.Number = b.lone
 	return command
 }

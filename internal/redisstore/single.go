@@ -6,7 +6,6 @@ import "github.com/headgate/headgate/internal/redisstore/trips"
 type single struct {
 	trips.Call
 	schema *schema
-	script *trips.Script
 	arguments
 	texts bool // the reply holds texts too
 
@@ -19,7 +18,8 @@ var (
 )
 
 func (s *schema) newSingle(script *trips.Script, outermost string) *single {
-	k := &single{schema: s, script: script}
+	k := &single{schema: s}
+	k.begin(script)
 	k.Call = trips.NewCall(k)
 	k.Outermost, k.Lane, k.Weight = outermost, trips.Operations, leaseWeight
 	return k
@@ -36,7 +36,7 @@ func (k *single) Add(trips.Parcel) bool { return true }
 
 // Command implements trips.Batch.
 func (k *single) Command() trips.Command {
-	c := k.command(k.schema, k.script)
+	c := k.command(k.schema)
 	c.Texts = k.texts
 	return c
 }
