@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -51,7 +52,15 @@ func (h *pauseHook) pause(ctx context.Context, cmds []redis.Cmder, send func() e
 	return send()
 }
 
-// busyGate is a Gate with two batches in flight, the maximum for decisions. The test pauses both.
+// untimedConn has no deadlines: those of a socket are not in the clock of a bubble.
+type untimedConn struct{ net.Conn }
+
+func (untimedConn) SetDeadline(time.Time) error      { return nil }
+func (untimedConn) SetReadDeadline(time.Time) error  { return nil }
+func (untimedConn) SetWriteDeadline(time.Time) error { return nil }
+
+// busyGate is a Gate with two batches in flight, the maximum for decisions. The test pauses both. It
+// runs in a bubble, where no time passes while a server is asked, however slow this machine is.
 type busyGate struct {
 	*testing.T
 	*pauseHook
@@ -67,7 +76,12 @@ type busyGate struct {
 func newBusyGate(
 	t *testing.T, s *redistest.Server, cfg core.Config, clock func() int64, split bool,
 ) *busyGate {
-	client := s.Client(t)
+	client := s.Client(t, func(o *redis.Options) {
+		o.Dialer = func(_ context.Context, network, addr string) (net.Conn, error) {
+			c, err := net.Dial(network, addr)
+			return untimedConn{c}, err
+		}
+	})
 	cfg.Prefix = s.Prefix
 	q := &busyGate{
 		T: t, server: s, pauseHook: &pauseHook{pass: make(chan struct{})}, gate: redisGate(t, client, cfg),
@@ -146,13 +160,10 @@ func (q *busyGate) waitUntil(is func() bool) {
 }
 
 // passOne lets one paused batch pass, and returns once the next batch is paused.
-func (q *busyGate) passOne() { q.passOneUnless(func() bool { return false }) }
-
-// passOneUnless does the same, unless nothing is left to be sent.
-func (q *busyGate) passOneUnless(over func() bool) {
+func (q *busyGate) passOne() {
 	n := q.begun.Load()
 	q.pass <- struct{}{}
-	q.waitUntil(func() bool { return over() || q.begun.Load() > n && q.paused.Load() == 2 })
+	q.waitUntil(func() bool { return q.begun.Load() > n && q.paused.Load() == 2 })
 }
 
 // passAll lets every batch pass until all callers have returned.
@@ -190,7 +201,9 @@ func eachBusyGate(t *testing.T, cfg core.Config, f func(q *busyGate)) {
 func eachBusyGateOn(t *testing.T, clock func() int64, cfg core.Config, f func(q *busyGate)) {
 	for _, split := range []bool{false, true} {
 		t.Run(map[bool]string{false: "one script", true: "a script for each slot"}[split], func(t *testing.T) {
-			redistest.Each(t, func(t *testing.T, s *redistest.Server) { f(newBusyGate(t, s, cfg, clock, split)) })
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+				synctest.Test(t, func(t *testing.T) { f(newBusyGate(t, s, cfg, clock, split)) })
+			})
 		})
 	}
 }
@@ -200,9 +213,9 @@ func TestSharedRoundTripKeepsOrder(t *testing.T) {
 	t.Parallel()
 	eachBusyGate(t, core.Config{Timeout: 10 * time.Second}, func(q *busyGate) {
 		var answers []<-chan answer
-		p := limited(t, "q", frozen(135))
+		p := limited(q, "q", frozen(135))
 		for i := range 140 { // more than one batch holds
-			answers = append(answers, q.decideAsync(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1}))
+			answers = append(answers, q.decideAsync(q.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1}))
 			q.waitUntil(func() bool { return q.waiting() == i+1 })
 		}
 		q.passOne()
@@ -232,8 +245,8 @@ func TestSharedRoundTripKeepsOrder(t *testing.T) {
 func TestQueuedCallerThatLeavesIsNotCharged(t *testing.T) {
 	t.Parallel()
 	eachBusyGate(t, core.Config{}, func(q *busyGate) {
-		ctx, cancel := context.WithCancel(t.Context())
-		leaver, stayer := q.enqueue(ctx, 0), q.enqueue(t.Context(), 1)
+		ctx, cancel := context.WithCancel(q.Context())
+		leaver, stayer := q.enqueue(ctx, 0), q.enqueue(q.Context(), 1)
 		cancel()
 		gatetest.Is(q, (<-leaver).err, context.Canceled, "leaver")
 		q.passAll()
@@ -293,10 +306,10 @@ func TestCallerLeavesABatchAtOnce(t *testing.T) {
 func TestDeadlineEndsNoOtherCall(t *testing.T) {
 	t.Parallel()
 	eachBusyGate(t, core.Config{Timeout: longTimeout}, func(q *busyGate) {
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(q.Context(), 500*time.Millisecond)
 		defer cancel()
 		short := q.enqueue(ctx, 0)
-		long := q.enqueue(t.Context(), 1)
+		long := q.enqueue(q.Context(), 1)
 		q.passOne()
 		if a := <-short; a.Allowed {
 			q.Errorf("%+v", a)
@@ -318,8 +331,8 @@ func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
 	eachBusyGate(t, core.Config{Timeout: busyTimeout}, func(q *busyGate) {
 		answers := make(map[core.FailureMode]<-chan answer)
 		for mode := range modes {
-			p := newPolicy(t, core.PolicyConfig{Name: "mode", Algorithm: frozen(10), OnFailure: mode})
-			answers[mode] = q.decideAsync(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1})
+			p := newPolicy(q, core.PolicyConfig{Name: "mode", Algorithm: frozen(10), OnFailure: mode})
+			answers[mode] = q.decideAsync(q.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1})
 		}
 		for mode, ch := range answers {
 			a := <-ch
@@ -328,7 +341,7 @@ func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
 			}
 		}
 		q.waitUntil(func() bool {
-			again := q.decideAsync(t.Context(), core.Charge{Policy: q.policy, Key: newKey(t, "again"), Cost: 1})
+			again := q.decideAsync(q.Context(), core.Charge{Policy: q.policy, Key: newKey(q, "again"), Cost: 1})
 			q.passAll()
 			return (<-again).Cause == nil
 		})
@@ -341,18 +354,18 @@ func TestBrokenBatchIsOneFailure(t *testing.T) {
 	eachBusyGate(t, core.Config{}, func(q *busyGate) {
 		var answers []<-chan answer
 		for i := range 4 { // few enough for one batch
-			answers = append(answers, q.enqueue(t.Context(), i))
+			answers = append(answers, q.enqueue(q.Context(), i))
 		}
 		q.passOne()
 		q.failing.Store(true)
 		q.passAll()
 		for _, ch := range answers {
 			if a := <-ch; a.err != nil || a.Allowed || a.Cause == nil || a.Source != core.SourceClosed {
-				t.Errorf("%+v", a)
+				q.Errorf("%+v", a)
 			}
 		}
 		q.failing.Store(false)
-		gatetest.Equal(t, q.used(), 0, "used")
+		gatetest.Equal(q, q.used(), 0, "used")
 	})
 }
 
@@ -362,17 +375,17 @@ func TestPeriodStartsWhileCallersWait(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string]time.Duration{"clock behind": 400 * 24 * time.Hour, "clock ahead": -400 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			at := time.Now().Add(off).UnixMicro()
-			eachBusyGateOn(t, func() int64 { return at }, core.Config{}, func(q *busyGate) {
+			clock := func() int64 { return time.Now().Add(off).UnixMicro() }
+			eachBusyGateOn(t, clock, core.Config{}, func(q *busyGate) {
 				ask := func(i int) <-chan answer {
-					p := limited(t, "calendar"+strconv.Itoa(i), core.Calendar{Limit: 1, Every: core.PeriodMinute, In: time.UTC})
-					return q.decideAsync(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1})
+					p := limited(q, "calendar"+strconv.Itoa(i), core.Calendar{Limit: 1, Every: core.PeriodMinute, In: time.UTC})
+					return q.decideAsync(q.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1})
 				}
 				first := ask(0)
 				q.waitUntil(func() bool { return q.waiting() == 1 })
 				q.passAll()
 				if a := <-first; !a.Allowed || a.Cause != nil {
-					t.Errorf("%+v", a)
+					q.Errorf("%+v", a)
 				}
 				q.fill()
 				var answers []<-chan answer
@@ -384,11 +397,11 @@ func TestPeriodStartsWhileCallersWait(t *testing.T) {
 				q.passAll()
 				// Two batches, asked twice; two callers may lead batches of their own.
 				if n := q.passed.Load() - before; n > 6 {
-					t.Errorf("%d calls", n)
+					q.Errorf("%d calls", n)
 				}
 				for _, ch := range answers {
 					if a := <-ch; !a.Allowed || a.Cause != nil {
-						t.Errorf("%+v", a)
+						q.Errorf("%+v", a)
 					}
 				}
 			})
@@ -456,24 +469,24 @@ func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
 	for _, foreign := range []string{"LPUSH", "SADD", "SET"} {
 		t.Run(foreign, func(t *testing.T) {
 			eachBusyGate(t, core.Config{}, func(q *busyGate) {
-				s := newSemaphore(t, q.gate, semaphore.Config{Name: "s", OnFailure: core.FailClosed})
+				s := newSemaphore(q, q.gate, semaphore.Config{Name: "s", OnFailure: core.FailClosed})
 				var mu sync.Mutex
 				errs, tokens := make(map[string]error), make(map[string][]int64)
 				run := func(name string, until func() bool) {
 					q.callers.Go(func() {
-						l, err := s.Acquire(q.counts(t.Context()), semaphore.Request{
-							Caps: []semaphore.Cap{{Key: newKey(t, name), Limit: 2}},
+						l, err := s.Acquire(q.counts(q.Context()), semaphore.Request{
+							Caps: []semaphore.Cap{{Key: newKey(q, name), Limit: 2}},
 						})
 						mu.Lock()
 						defer mu.Unlock()
 						if errs[name] = err; err == nil {
 							tokens[name] = append(tokens[name], l.Token())
-							q.callers.Go(func() { _ = l.Release(t.Context()) })
+							q.callers.Go(func() { _ = l.Release(q.Context()) })
 						}
 					})
 					q.waitUntil(until)
 				}
-				admin, name := q.server.Client(t), q.server.Prefix+":{foreign}:s:se7:m"
+				admin, name := q.server.Client(q), q.server.Prefix+":{foreign}:s:se7:m"
 				do(q, admin, foreign, name, "x 1 2 3 4")
 				run("early", func() bool { return q.paused.Load() == 3 }) // the third batch
 				for i, name := range []string{"lone", "foreign", "shared", "shared"} {
@@ -483,13 +496,13 @@ func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
 				close(q.pass) // what failed is released in the background
 				if len(errs) != 4 || errs["early"] != nil || errs["lone"] != nil || errs["shared"] != nil ||
 					!errors.Is(errs["foreign"], core.ErrMisconfigured) {
-					t.Error(errs)
+					q.Error(errs)
 				}
 				if len(tokens["shared"]) != 2 || tokens["shared"][0] == tokens["shared"][1] {
-					t.Error(tokens)
+					q.Error(tokens)
 				}
-				if left := redistest.Keys(t, admin, q.server.Prefix+":{*:se7*"); !slices.Equal(left, []string{name}) {
-					t.Error(left)
+				if left := redistest.Keys(q, admin, q.server.Prefix+":{*:se7*"); !slices.Equal(left, []string{name}) {
+					q.Error(left)
 				}
 			})
 		})

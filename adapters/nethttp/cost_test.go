@@ -343,6 +343,7 @@ func TestCostBodyKeepsUploads(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", &body)
 	r.Header.Set("Content-Type", form.FormDataContentType())
 	outer.ServeHTTP(httptest.NewRecorder(), r)
+	gatetest.NoError(t, r.MultipartForm.RemoveAll()) // as a server does
 	if !bytes.Equal(uploaded, content) {
 		t.Errorf("%d bytes uploaded, want %d", len(uploaded), len(content))
 	}
