@@ -33,7 +33,7 @@ func (s *bucket) Expires() int64 {
 	return 1<<63 - 1
 }
 
-func (s *bucket) Empty() bool { return s.arrival == s.start && s.part == 0 }
+func (s *bucket) Empty() bool { return s.arrival <= s.start && s.part == 0 }
 
 func (s *bucket) Value() string {
 	value, denominator := fmt.Sprintf("%d%016d", s.reach, s.arrival), int64(1)
