@@ -420,7 +420,7 @@ plans:
       budget/large: {limit: 30, calendar: year, in: UTC}
     caps: {running/large: 1}
 `)))
-	book := core.Must(plans.New(plans.Config{Set: set, Policies: []string{"requests", "budget"}, Models: []string{"large"}}))
+	book := core.Must(plans.New(plans.Config{Set: set}))
 	defer book.Close()
 	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 		cfg.Models = twoModels()

@@ -166,7 +166,7 @@ func (b *Book) know(ctx context.Context, tenant string) (*state, error) {
 
 // Plan returns a func for nethttp.Config.Plan: For of the tenants that the functions derive
 // from a request, such as keyfunc.ContextValue. An error of theirs is returned as it is. A func that
-// hashes, such as keyfunc.Header, derives no name that Config.Resolve knows; see ErrHashed.
+// hashes, such as keyfunc.Header, derives no name that Config.Resolve knows.
 func (b *Book) Plan(
 	outermost func(*http.Request) (string, error), inner ...func(*http.Request) (string, error),
 ) func(*http.Request) (core.Plan, error) {
@@ -175,8 +175,7 @@ func (b *Book) Plan(
 		if err != nil {
 			return nil, err
 		}
-		var room [inlinePlans]string
-		names := room[:0]
+		var names []string
 		for _, tenant := range inner {
 			name, err := tenant(r)
 			if err != nil {
@@ -188,40 +187,9 @@ func (b *Book) Plan(
 	}
 }
 
-// PlanName returns the name of the plan that a tenant has now.
-func (b *Book) PlanName(ctx context.Context, tenant string) (string, error) {
-	name, _, err := b.planName(ctx, tenant)
-	return name, err
-}
-
-// planName returns the name of the plan that a tenant has now, and what is known of the tenant.
-func (b *Book) planName(ctx context.Context, tenant string) (string, *state, error) {
-	if tenant == "" {
-		return "", nil, errNoName
-	}
-	set := b.Set()
-	s, err := b.know(ctx, tenant)
-	if err != nil {
-		return "", nil, err
-	}
-	own, _, err := b.resolver.planOf(set, s)
-	switch {
-	case err != nil:
-		return "", nil, err
-	case own == nil:
-		return set.standard.name, s, nil
-	}
-	return own.name, s, nil
-}
-
 // Set returns the Set that holds now.
 func (b *Book) Set() *Set { return b.sets.current.Load() }
 
 // Replace makes another Set hold, for all requests that begin from now on. If there is a
 // Config.File, its next change replaces the Set again.
 func (b *Book) Replace(set *Set) error { return b.sets.replace(set) }
-
-// Reload reads Config.File now. If the file is bad, the Set that holds stays, and the error is
-// every fault of the file. Without Reload, a Book reads the file when it has changed and two looks,
-// 250 ms apart, have seen the same content. After Close the error is ErrClosed.
-func (b *Book) Reload() error { return b.sets.readNow(b.ctx) }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 // Config configures a Book.
 type Config struct {
 	// File is the path of a file of ParseSet. It is looked at every 250 ms, and read again when it
-	// has changed and stands still: see Book.Reload. Either File or Set is required.
+	// has changed and two looks have seen the same content. A bad file changes nothing. Either File or Set is required.
 	File string
 	// Set is the plans, for programs that have no file. Book.Replace replaces it.
 	Set *Set
@@ -26,7 +25,7 @@ type Config struct {
 	// called when a tenant is not known, and again when TTL has passed. Callers for one tenant share
 	// a call. It must be safe for concurrent use. If Resolve is nil, no tenant has a plan, unless it
 	// has an Override. A tenant is asked for by the key that Book.Plan derives, so that must not be a
-	// hash; see ErrHashed. It must return when its context ends, after Timeout: otherwise each request
+	// hash. It must return when its context ends, after Timeout: otherwise each request
 	// of the tenant waits a second longer until it returns, and Close waits for it.
 	Resolve func(ctx context.Context, tenant string) (plan string, err error)
 	// Subscription is Resolve for programs whose tenants have periods of their own, or plans that
@@ -51,15 +50,11 @@ type Config struct {
 	Client redis.UniversalClient
 	// Prefix begins the names of the keys in Redis. Empty means "hg".
 	Prefix string
-	// Policies and Caps are the names that limits and caps may have, and Models those of the models
-	// behind them: all others are faults of a Set and of an Override, such as a name that is
-	// misspelt. Nil permits all names.
-	Policies, Caps, Models []string
 	// Clock returns the time by which Subscription.Next begins, such as core.ManualClock.Now. Nil means
 	// time.Now.
 	Clock func() time.Time
 	// Observe is called with every *Event. It must be fast and safe for concurrent use, and must not
-	// call Reload, Replace or Close, which may wait for it. Nil observes nothing.
+	// call Replace or Close, which may wait for it. Nil observes nothing.
 	Observe func(context.Context, core.Event)
 }
 
@@ -90,9 +85,6 @@ var (
 	ErrUnknownPlan = errors.New("plans: unknown plan")
 	// ErrTenant is wrapped by the errors of a tenant without a name.
 	ErrTenant = errors.New("plans: no tenant")
-	// ErrHashed is wrapped by the Err of an OpResolve about a tenant that has no plan and whose name
-	// looks like a hash of package keyfunc. It is told once in a Book.
-	ErrHashed = errors.New("plans: the tenant's name looks like a hash")
 	// ErrClosed is wrapped by errors after Book.Close.
 	ErrClosed = errors.New("plans: closed")
 
@@ -151,43 +143,6 @@ func (cfg *Config) ask(ctx context.Context, tenant string) (s Subscription, err 
 	}
 	s.Plan, err = cfg.Resolve(ctx, tenant)
 	return s, err
-}
-
-// checkNames returns an error for each name of a Set that the configuration does not know.
-func (cfg *Config) checkNames(set *Set) error {
-	var faults []fault
-	for _, name := range set.Names() {
-		faults = append(faults, cfg.unknownNames("plans."+name+".", set.plans[name].Plan)...)
-	}
-	return joined("", faults, nil)
-}
-
-// unknownNames returns a fault for each name of a plan that the configuration does not know.
-func (cfg *Config) unknownNames(path string, p Plan) (faults []fault) {
-	limits := slices.Clone(cfg.Policies)
-	for _, name := range cfg.Policies {
-		limits = append(limits, answersOf(name)...)
-	}
-	for _, name := range sortedKeys(p.Limits) {
-		faults = append(faults, cfg.unknownName(path+"limits.", name, "Policies", limits)...)
-	}
-	for _, name := range sortedKeys(p.Caps) {
-		faults = append(faults, cfg.unknownName(path+"caps.", name, "Caps", cfg.Caps)...)
-	}
-	return faults
-}
-
-// unknownName returns the faults of the name of a limit or a cap that is not in a field, or whose
-// model is not in Models.
-func (cfg *Config) unknownName(path, name, field string, known []string) (faults []fault) {
-	of, model, perModel := strings.Cut(name, "/")
-	if known != nil && !slices.Contains(known, of) {
-		faults = append(faults, fault{path + name, "is not in Config." + field})
-	}
-	if perModel && cfg.Models != nil && !slices.Contains(cfg.Models, model) {
-		faults = append(faults, fault{path + name, "is for a model that is not in Config.Models"})
-	}
-	return faults
 }
 
 // tell tells the observer.

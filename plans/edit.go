@@ -13,14 +13,14 @@ func (b *Book) SetOverride(ctx context.Context, tenant string, o Override) error
 	if tenant == "" {
 		return errNoName
 	}
-	if err := o.check(&b.cfg, b.Set()); err != nil {
+	if err := o.check(b.Set()); err != nil {
 		return err
 	}
-	text, err := o.encode()
+	text, err := o.MarshalText()
 	if err != nil {
 		return err
 	}
-	set, err := b.store.set(ctx, tenant, text, o.Until)
+	set, err := b.store.set(ctx, tenant, string(text), o.Until)
 	switch {
 	case err != nil:
 		return fmt.Errorf("plans: set override: %w", err)

@@ -8,13 +8,12 @@ const (
 	// OpReload is a new Set, which holds now. If there is an Err, the file is bad, and the Set
 	// before still holds.
 	OpReload Op = iota + 1
-	// OpResolve is a Resolve that failed, or named an unknown plan, or an ErrHashed.
+	// OpResolve is a Resolve that failed, or named an unknown plan.
 	OpResolve
 	// OpFollow is told once when Redis begins to tell nothing of changes, with an Err, and once when
 	// it does again.
 	OpFollow
-	// OpOverride is an override that this process did not know and obeys now, or the end of one if
-	// Override is nil. If there is an Err, it cannot be read or names an unknown plan.
+	// OpOverride is an override that cannot be read, or names an unknown plan.
 	OpOverride
 )
 
@@ -26,10 +25,9 @@ func (o Op) String() string { return nameOf(ops, int(o)) }
 // Event is what happened in a Book. Config.Observe receives a pointer to it, which is valid until
 // it returns.
 type Event struct {
-	Op       Op
-	Tenant   string    // of an OpResolve and an OpOverride
-	Override *Override // of an OpOverride; it must not be changed
-	Err      error
+	Op     Op
+	Tenant string // of an OpResolve and an OpOverride
+	Err    error
 }
 
 // EventName returns the name of the operation.

@@ -125,7 +125,8 @@ func ExampleBook_SetOverride() {
 	if err := book.SetOverride(ctx, "acme", trial); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(book.PlanName(ctx, "acme"))
+	now, err := book.Subscription(ctx, "acme")
+	fmt.Println(now.Plan, err)
 	fmt.Println(book.SetOverride(ctx, "acme", plans.Override{Plan: "gold"}))
 	// Output:
 	// pro <nil>

@@ -341,14 +341,10 @@ func hasName(zone *time.Location) bool {
 	if err != nil || zone.String() == "" {
 		return false
 	}
-	const halfMonth = 365 * 24 * time.Hour / 24
-	for at, n := time.Now(), 0; n < 24; at, n = at.Add(halfMonth), n+1 {
-		_, offset := at.In(zone).Zone()
-		if _, want := at.In(same).Zone(); offset != want {
-			return false
-		}
-	}
-	return true
+	now := time.Now()
+	_, offset := now.In(zone).Zone()
+	_, want := now.In(same).Zone()
+	return offset == want
 }
 
 // form is a limit in the form of a file.

@@ -37,12 +37,6 @@ func namesOf(set *Set) *names {
 	return &names{sortedKeys(limits), sortedKeys(caps), sortedKeys(kept)}
 }
 
-// answersOf returns the names of what the then and the keep of a limit are.
-func answersOf(limit string) []string {
-	then := Then(limit)
-	return append(then, KeptName(limit), KeptName(then[0]))
-}
-
 // checkNames returns a fault for each limit in a file that has the name of what its then or keep is, and
 // for each limit of a plan that has the name of what is kept and is something else.
 func (s *Set) checkNames(named map[string]string) (faults []fault) {
@@ -157,7 +151,7 @@ func missing[T any](path string, names []string, has map[string]T, write string)
 // without those of Then and KeptName, in alphabetic order. They are fixed from then on: a Set is
 // refused if one of its plans lacks one of them, or names another. The error has every name that a
 // plan of the present Set lacks. nethttp.Quotas calls Names, since a Guard keeps the rules that it
-// was made with.
+// was made with. A program whose Guards are its own compares the names with those of its policies.
 func (b *Book) Names() (limits, caps []string, err error) {
 	b.sets.loading.Lock()
 	defer b.sets.loading.Unlock()

@@ -36,22 +36,14 @@ const emptyOverride = "is empty: it must have a Plan, Limits or Caps"
 func (o Override) own() Plan { return Plan{o.Limits, o.Caps} }
 
 // check returns every fault of the override.
-func (o Override) check(cfg *Config, set *Set) error {
+func (o Override) check(set *Set) error {
 	const path = "override."
 	own := o.own()
-	faults := append(own.check(path), cfg.unknownNames(path, own)...)
+	faults := own.check(path)
 	if o.Plan == "" && len(o.Limits)+len(o.Caps) == 0 {
 		faults = append(faults, fault{"override", emptyOverride})
 	}
 	faults = append(faults, namesOf(set).checkKept(path, own)...)
-	for _, name := range sortedKeys(o.Limits) {
-		if len(checkLimit("", o.Limits[name])) > 0 {
-			continue
-		}
-		if _, err := formOf(o.Limits[name]); err != nil {
-			faults = append(faults, fault{path + "limits." + name, err.Error()})
-		}
-	}
 	switch year := o.Until.UTC().Year(); {
 	case o.Until.IsZero():
 	case !o.Until.After(time.Now()):
@@ -67,15 +59,20 @@ func (o Override) check(cfg *Config, set *Set) error {
 	return err
 }
 
-// encode returns an override without faults in the form of a file.
-func (o Override) encode() (string, error) {
+// MarshalText returns the override in the form of a file, as Redis keeps it. The error is that of a
+// limit that cannot stand in a file.
+func (o Override) MarshalText() ([]byte, error) {
 	form := make(map[string]any)
 	if o.Plan != "" {
 		form["plan"] = o.Plan
 	}
 	limits, caps := make(map[string]any), make(map[string]any)
-	for name, limit := range o.Limits {
-		limits[name], _ = formOf(limit)
+	for _, name := range sortedKeys(o.Limits) {
+		limit, err := formOf(o.Limits[name])
+		if err != nil {
+			return nil, fmt.Errorf("plans: override.limits.%s %w", name, err)
+		}
+		limits[name] = limit
 	}
 	for name, c := range o.Caps {
 		caps[name] = formOfCap(c)
@@ -93,22 +90,7 @@ func (o Override) encode() (string, error) {
 	if err == nil && len(text) > maxOverride {
 		err = fmt.Errorf("it has %d bytes, more than %d", len(text), maxOverride)
 	}
-	if err != nil {
-		return "", fmt.Errorf("plans: override: %w", err)
-	}
-	return string(text), nil
-}
-
-// MarshalText returns the override in the form of a file, as Redis keeps it. The error is that of a
-// limit that cannot stand in a file.
-func (o Override) MarshalText() ([]byte, error) {
-	for _, name := range sortedKeys(o.Limits) {
-		if _, err := formOf(o.Limits[name]); err != nil {
-			return nil, fmt.Errorf("plans: override.limits.%s %w", name, err)
-		}
-	}
-	text, err := o.encode()
-	return []byte(text), err
+	return text, prefixed("plans: override: ", err)
 }
 
 // UnmarshalText reads an override in the form of a file, in YAML or JSON, such as

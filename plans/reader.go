@@ -155,13 +155,7 @@ func (r *reader) mapping(path string, n ast.Node, known map[string]readFunc) {
 	})
 }
 
-func list(names []string) string {
-	last := len(names) - 1
-	if last == 0 {
-		return names[0]
-	}
-	return strings.Join(names[:last], ", ") + " and " + names[last]
-}
+func list(names []string) string { return strings.Join(names, ", ") }
 
 // text reads a text.
 func (r *reader) text(path string, n ast.Node) string {

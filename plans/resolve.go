@@ -2,11 +2,9 @@ package plans
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/internal/deadline"
@@ -22,7 +20,6 @@ type resolver struct {
 	store overrides
 	start time.Time
 	pulse deadline.Pulse
-	told  atomic.Bool // of an ErrHashed
 }
 
 // state is what is known of a tenant. It is immutable.
@@ -70,7 +67,6 @@ func (r *resolver) learn(
 		}
 	} else {
 		s.override = override
-		r.tellOfOverride(ctx, tenant, last.override, override)
 	}
 	if s.override != nil && s.override.until > 0 {
 		a.For = min(a.For, max(0, s.override.until-r.now()))
@@ -96,14 +92,10 @@ func (r *resolver) ask(
 	ctx context.Context, tenant string, s *state, set *Set, ttl time.Duration,
 ) (known bool) {
 	if r.cfg.Resolve == nil && r.cfg.Subscription == nil {
-		r.suspect(ctx, tenant, s)
 		return true
 	}
 	name, subscription, err := r.resolve(ctx, set, tenant)
 	if err == nil {
-		if name == "" {
-			r.suspect(ctx, tenant, s)
-		}
 		s.plan, s.subscription = name, subscription
 		s.resolved, s.answered = true, r.now()+ttl
 		return true
@@ -113,28 +105,6 @@ func (r *resolver) ask(
 	}
 	r.cfg.tell(ctx, Event{Op: OpResolve, Tenant: tenant, Err: err})
 	return false
-}
-
-// suspect tells the observer if a tenant that nobody knows may be the hash of one.
-func (r *resolver) suspect(ctx context.Context, tenant string, s *state) {
-	if s.override == nil && looksHashed(tenant) && !r.told.Swap(true) {
-		err := fmt.Errorf("%w: %q has no plan, and keyfunc.Header hashes what it reads", ErrHashed, tenant)
-		r.cfg.tell(ctx, Event{Op: OpResolve, Tenant: tenant, Err: err})
-	}
-}
-
-// looksHashed reports whether a name is the Base64 of 128 bits, as package keyfunc hashes values, and
-// no UUID. One hash in eight looks like a UUID.
-func looksHashed(name string) bool {
-	if len(name) != base64.RawURLEncoding.EncodedLen(16) {
-		return false
-	}
-	bits, err := base64.RawURLEncoding.Strict().DecodeString(name)
-	if err != nil {
-		return false
-	}
-	version, variant := bits[6]>>4, bits[8]>>6
-	return variant != 2 || version < 1 || version > 8 // RFC 9562, sections 4.1 and 4.2
 }
 
 // resolve calls Config.Subscription, whose result it checks.
@@ -191,19 +161,6 @@ func (r *resolver) readOverride(
 		s.until = r.now() + left
 	}
 	return s, nil
-}
-
-// tellOfOverride tells the observer what has become of a tenant's override.
-func (r *resolver) tellOfOverride(ctx context.Context, tenant string, last, next *stored) {
-	switch {
-	case r.cfg.Observe == nil:
-	case next != nil && (last == nil || last.text != next.text):
-		o, own := next.Override, next.own().clone()
-		o.Limits, o.Caps = own.Limits, own.Caps
-		r.cfg.tell(ctx, Event{Op: OpOverride, Tenant: tenant, Override: &o})
-	case next == nil && last != nil:
-		r.cfg.tell(ctx, Event{Op: OpOverride, Tenant: tenant})
-	}
 }
 
 // planOf returns what holds for a tenant by a Set: its plan, or nil if it has none, and the limits

@@ -33,8 +33,6 @@ func noteEvent(e series.Event) (n series.Note) {
 		n.Level, n.Message = slog.LevelInfo, "plans reloaded"
 	case event.Op == OpFollow:
 		n.Level, n.Message = slog.LevelInfo, "plans follow Redis again"
-	default:
-		n.Level, n.Message = slog.LevelDebug, "plan changed"
 	}
 	return n
 }

@@ -145,14 +145,14 @@ func TestParseSetFaults(t *testing.T) {
 		"marks":         {strings.Repeat("- ", 1000), []string{"is nested more than 100 levels deep"}},
 		"large":         {"# " + strings.Repeat("x", 1<<20), []string{"has more than 1048576 bytes"}},
 		"lines":         {strings.Repeat("\n", 20_001), []string{"has more than 20000 lines"}},
-		"unknown field": {"default: a\nplan: {}\nplans: {a: {}}", []string{"line 2: plan is no field here: there are default, plans and routes"}},
+		"unknown field": {"default: a\nplan: {}\nplans: {a: {}}", []string{"line 2: plan is no field here: there are default, plans, routes"}},
 		"routes": {"default: a\nplans: {a: {limits: {x: deny, w: deny}}}\nroutes:\n  x: [search, get /x, ' /x', HEAD /x, PURGE /x]\n  y: [/y]\n  z: /z\n  w: []",
 			[]string{`line 4: routes.x[0] is "search"`, `routes.x[1] is "get /x"`, `routes.x[2] is " /x"`, `routes.x[3] is "HEAD /x"`, `routes.x[4] is "PURGE /x"`, "line 5: routes.y is no limit of a plan", "line 6: routes.z is \"/z\": it must be a list", "routes.w is empty"}},
 		"two plans":        {"default: a\nplans:\n  a: {}\n  b: {}\n  a: {}", []string{"line 3: plans.a is there twice: in line 3 and in line 5"}},
 		"unknown default":  {"default: b\nplans: {a: {}}", []string{`line 1: default is "b": there is no such plan`}},
 		"no default":       {"plans: {a: {}}", []string{"default is missing"}},
 		"no plans":         {"default: a", []string{"plans is empty"}},
-		"cap":              {"default: a\nplans: {a: {caps: {s: {limit: 5, share: -1, floor: 6}, t: {}, u: {most: 1}}}}", []string{"plans.a.caps.s.share is -1: it must be between 0 and", "caps.s.floor is 6: it must be between 0 and 5", "caps.t has no number", "caps.u.most is no field here: there are floor, limit and share"}},
+		"cap":              {"default: a\nplans: {a: {caps: {s: {limit: 5, share: -1, floor: 6}, t: {}, u: {most: 1}}}}", []string{"plans.a.caps.s.share is -1: it must be between 0 and", "caps.s.floor is 6: it must be between 0 and 5", "caps.t has no number", "caps.u.most is no field here: there are floor, limit, share"}},
 		"plan is a list":   {"default: a\nplans: {a: [1]}", []string{"line 2: plans.a is a list: it must be a mapping"}},
 		"plan is nothing":  {"default: a\nplans:\n  a:\n", []string{"line 3: plans.a is empty: it must be a mapping"}},
 		"name of a plan":   {"default: a\nplans: {a: {}, a b: {}}", []string{`line 2: plans holds the name "a b", which is "a b": it may hold only`}},
@@ -166,9 +166,9 @@ func TestParseSetFaults(t *testing.T) {
 		"log of zero":       {plan("{limit: 0, sliding_log: 1m}"), []string{x}},
 		"anchor":            {"default: a\nplans:\n  a: &x {}\n  b: *x\n  c: {<<: *x}", []string{"line 3: plans.a is an anchor", "line 4: plans.b is an anchor", "plans.c.<< is a merge key"}},
 		"tag":               {"default: !!str a\nplans: {a: {}}", []string{"default is an anchor, an alias or a tag"}},
-		"no algorithm":      {plan("{burst: 5}"), []string{x + " says no algorithm: one of the fields rate, leak, fixed_window, sliding_window, sliding_log and calendar is required"}},
-		"two algorithms":    {plan("{rate: 5, per: 1m, calendar: month}"), []string{x + " says 2 algorithms: rate and calendar"}},
-		"another's field":   {plan("{rate: 5, per: 1m, window: 1m}"), []string{x + ".window is no field of a limit with rate: there are rate, per, burst and then"}},
+		"no algorithm":      {plan("{burst: 5}"), []string{x + " says no algorithm: one of the fields rate, leak, fixed_window, sliding_window, sliding_log, calendar is required"}},
+		"two algorithms":    {plan("{rate: 5, per: 1m, calendar: month}"), []string{x + " says 2 algorithms: rate, calendar"}},
+		"another's field":   {plan("{rate: 5, per: 1m, window: 1m}"), []string{x + ".window is no field of a limit with rate: there are rate, per, burst, then"}},
 		"unknown word":      {plan("none"), []string{x + ` is "none": it must be unlimited, deny or a mapping`}},
 		"number":            {plan("5"), []string{x + " is 5: it must be unlimited, deny or a mapping"}},
 		"negative":          {plan("{rate: -1, per: -1m, burst: -5}"), []string{x + ".rate is -1: it must not be negative", x + ".per is -1m0s: it must not be negative", x + ".burst is -5: it must not be negative"}},
@@ -188,14 +188,14 @@ func TestParseSetFaults(t *testing.T) {
 		"fixed window zero": {plan("{limit: 0, fixed_window: 0s}"), []string{x + ".limit is 0", x + ".fixed_window is 0s: it must be positive"}},
 		"sliding window":    {plan("{limit: 1, sliding_window: 1m, buckets: 2000}"), []string{x + ".buckets is 2000: it must be between 1 and 1000"}},
 		"log":               {plan("{sliding_log: [{limit: 0, window: 1s}, {limit: 5, window: 1s}]}"), []string{x + ".sliding_log[0].limit is 0", x + ".sliding_log[1].window is 1s, as sliding_log[0].window is"}},
-		"log's field":       {plan("{sliding_log: [{limit: 1, per: 1s}]}"), []string{x + ".sliding_log[0].per is no field here: there are limit and window"}},
+		"log's field":       {plan("{sliding_log: [{limit: 1, per: 1s}]}"), []string{x + ".sliding_log[0].per is no field here: there are limit, window"}},
 		"log and limit":     {plan("{limit: 1, sliding_log: [{limit: 1, window: 1s}]}"), []string{x + ".limit stands beside a list"}},
 		"calendar":          {plan("{limit: 1, calendar: fortnight, in: Atlantis/Capital}"), []string{x + `.calendar is "fortnight": it must be minute, hour`, x + `.in is "Atlantis/Capital": there is no such time zone`}},
 		"calendar no zone":  {plan("{limit: 0, calendar: month}"), []string{x + ".in is missing: it must be a time zone, such as UTC", x + ".limit is 0"}},
 		"calendar Local":    {plan("{limit: 1, calendar: month, in: Local}"), []string{x + `.in is "Local": there is no such time zone`}},
 		"calendar anchor":   {plan("{limit: 1, calendar: month, in: UTC, anchor: January}"), []string{x + `.anchor is "January": it must be a date such as 2026-01-31`}},
 		"then": {plan("{limit: 9, calendar: day, in: UTC, then: {overage: 0, slow: {rate: 1, per: 1m, then: {}}, more: 1}}"), []string{
-			x + ".then.more is no field here: there are overage and slow", x + ".then.slow.then is of a limit that answers", x + ".overage.limit is 0"}},
+			x + ".then.more is no field here: there are overage, slow", x + ".then.slow.then is of a limit that answers", x + ".overage.limit is 0"}},
 		"then empty":       {plan("{limit: 9, calendar: day, in: UTC, then: {}}"), []string{x + ".then is empty: it must have an overage or a slow"}},
 		"then of a rate":   {plan("{rate: 9, per: 1m, then: {overage: 5}}"), []string{x + ".then is for a quota"}},
 		"then of a window": {plan("{limit: 9, sliding_window: 1m, then: {overage: 5}}"), []string{x + ".then is no field of a limit with sliding_window"}},
@@ -209,7 +209,7 @@ func TestParseSetFaults(t *testing.T) {
 		"keep of a window": {plan("{limit: 9, fixed_window: 1h, keep: 1d}"), []string{x + ".keep is no field of a limit with fixed_window"}},
 		"several": {
 			"default: c\nplans:\n  a: {limits: {x: {rate: 0}}, caps: {s: 0}}\n  b: {limit: 5}",
-			[]string{"line 4: plans.b.limit is no field here: there are caps and limits", `line 1: default is "c"`, "line 3: plans.a.limits.x.burst is 0", "line 3: plans.a.caps.s is 0"},
+			[]string{"line 4: plans.b.limit is no field here: there are caps, limits", `line 1: default is "c"`, "line 3: plans.a.limits.x.burst is 0", "line 3: plans.a.caps.s is 0"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -420,7 +420,7 @@ plans:
 	if !reflect.DeepEqual(p.Limits, want) {
 		t.Errorf("%v, want %v", p.Limits, want)
 	}
-	book := newBook(t, plans.Config{Set: set, Policies: []string{"calendar", "subscription", "window", "credits"}})
+	book := newBook(t, plans.Config{Set: set})
 	if limits, _, err := book.Names(); err != nil || !slices.Equal(limits, []string{"calendar", "credits", "subscription", "window"}) {
 		t.Errorf("%v, %v", limits, err)
 	}

@@ -17,9 +17,8 @@ type sets struct {
 
 	loading sync.Mutex // held while the Set is replaced
 	fixed   *names     // that every Set must have, or nil
-	reading sync.Mutex // held while the file is read, which may take for ever
-	file    watch.File
-	trouble string // error of file that was last told
+	file    watch.File // of look, which one goroutine calls
+	trouble string     // error of file that was last told
 }
 
 // newSets returns sets of the configuration's Set or file.
@@ -30,9 +29,6 @@ func newSets(cfg *Config) (*sets, error) {
 		s.file = watch.File{Path: cfg.File, Max: maxFile}
 		set, err = readSet(context.Background(), &s.file)
 	}
-	if err == nil {
-		err = cfg.checkNames(set)
-	}
 	s.current.Store(set)
 	cfg.Set = nil // it need not stay in memory
 	return s, err
@@ -40,8 +36,6 @@ func newSets(cfg *Config) (*sets, error) {
 
 // look reads the file again if it has changed.
 func (s *sets) look(ctx context.Context) {
-	s.reading.Lock()
-	defer s.reading.Unlock()
 	text, changed, err := s.file.Stands(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -54,26 +48,12 @@ func (s *sets) look(ctx context.Context) {
 	}
 	if changed {
 		set, err := parseSet(s.cfg.File+": ", text)
-		_ = s.reload(ctx, set, err) // the event tells
+		s.reload(ctx, set, err)
 	}
 }
 
-// readNow reads the file now, unless ctx ends first, which it does when the Book is closed.
-func (s *sets) readNow(ctx context.Context) error {
-	if s.cfg.File == "" {
-		return errors.New("plans: Reload: Config.File is empty")
-	}
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	set, err := readSet(ctx, &s.file)
-	if ctx.Err() != nil {
-		return ErrClosed
-	}
-	return s.reload(context.Background(), set, err)
-}
-
-// reload makes a Set that was read hold, unless it is bad. The caller holds reading.
-func (s *sets) reload(ctx context.Context, set *Set, err error) error {
+// reload makes a Set that was read hold, unless it is bad.
+func (s *sets) reload(ctx context.Context, set *Set, err error) {
 	s.loading.Lock()
 	defer s.loading.Unlock()
 	if err == nil {
@@ -83,7 +63,6 @@ func (s *sets) reload(ctx context.Context, set *Set, err error) error {
 		s.current.Store(set)
 	}
 	s.cfg.tell(ctx, Event{Op: OpReload, Err: err})
-	return err
 }
 
 // replace makes another Set hold.
@@ -104,8 +83,8 @@ func (s *sets) replace(set *Set) error {
 
 // checkNames returns an error for names that a Set must not have, or lacks. The caller holds loading.
 func (s *sets) checkNames(set *Set) error {
-	if err := s.cfg.checkNames(set); err != nil || s.fixed == nil {
-		return err
+	if s.fixed == nil {
+		return nil
 	}
 	return s.fixed.check(set)
 }

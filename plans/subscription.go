@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -96,14 +97,26 @@ func (r *resolver) name(s *state) string {
 }
 
 // Subscription returns the Subscription of a tenant, as Config.Subscription or Config.Resolve said
-// when they were last asked. Its Plan is the one that the tenant has now, as PlanName says. Next and
-// Renewal are those of a plan that is yet to begin.
-func (b *Book) Subscription(ctx context.Context, tenant string) (Subscription, error) {
-	name, s, err := b.planName(ctx, tenant)
-	if err != nil || s.subscription == nil {
-		return Subscription{Plan: name}, err
+// when they were last asked. Its Plan is the one that the tenant has now: that of its override, or the
+// default plan if it has none. Next and Renewal are those of a plan that is yet to begin.
+func (b *Book) Subscription(ctx context.Context, tenant string) (now Subscription, err error) {
+	if tenant == "" {
+		return now, errNoName
 	}
-	now := Subscription{Plan: name, Anchor: s.subscription.anchor}
+	set := b.Set()
+	s, err := b.know(ctx, tenant)
+	if err != nil {
+		return now, err
+	}
+	own, _, err := b.resolver.planOf(set, s)
+	if err != nil {
+		return now, err
+	}
+	now.Plan = cmp.Or(own, set.standard).name
+	if s.subscription == nil {
+		return now, nil
+	}
+	now.Anchor = s.subscription.anchor
 	if next := s.subscription.next; next != "" && b.resolver.name(s) != next {
 		now.Next, now.Renewal = next, s.subscription.renewal
 	}

@@ -43,7 +43,6 @@ func newService(
 	}
 	s.book, err = plans.New(plans.Config{
 		File: file, Client: client, Resolve: db.planOf,
-		Policies: []string{"requests", "month"}, Caps: []string{"running"},
 		Observe: func(_ context.Context, e core.Event) {
 			if e := e.(*plans.Event); e.Err != nil {
 				log.Printf("%v: %v", e.Op, e.Err)
