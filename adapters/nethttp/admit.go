@@ -28,10 +28,15 @@ func (g *Guard) Admit(r *http.Request) *Exchange {
 // admit decides, and tells nobody yet.
 func (g *Guard) admit(r *http.Request) *Exchange {
 	x := open(g, r)
-	err := g.Check()
-	switch {
-	case err != nil:
+	if x.guard.plain {
+		x.decide(r)
+		return x
+	}
+	if err := g.Check(); err != nil {
 		x.status, x.err = http.StatusInternalServerError, err
+		return x
+	}
+	switch {
 	case g.cfg.Skip != nil && g.cfg.Skip(r):
 		x.decision.Allowed, x.skipped = true, true
 	case g.cfg.Deny != nil && g.cfg.Deny(r):
@@ -57,14 +62,7 @@ func open(g *Guard, r *http.Request) *Exchange {
 		g = new(Guard)
 	}
 	requests.ExpectTrailers(r)
-	x := newExchange(g, r)
-	x.outer = AdmissionFromContext(r.Context())
-	return x
-}
-
-// newExchange returns an exchange of a request at a Guard.
-func newExchange(g *Guard, r *http.Request) *Exchange {
-	x := &Exchange{Admission: Admission{guard: g}, request: r}
+	x := &Exchange{Admission: Admission{guard: g, outer: AdmissionFromContext(r.Context())}, request: r}
 	x.charged = x.inlineCharged[:0]
 	if g.derives {
 		x.derived = new(derived)

@@ -9,7 +9,7 @@ import (
 
 // advert is what responses state about a policy.
 type advert struct {
-	name   string // quoted; empty for a shadow policy, which clients do not see
+	name   string // quoted; empty for a block and a shadow policy, which clients do not see
 	unit   string // the parameter qu, or empty for requests
 	limit  int64
 	window time.Duration
@@ -43,7 +43,7 @@ func advertise(p *core.Policy) advert {
 func (a *advert) memberFor(r core.Result, own core.Algorithm) string {
 	local := r.Source == core.SourceLocal
 	switch {
-	case a.name == "" || r.Window == 0: // shadow, Unlimited
+	case a.name == "" || r.Window == 0: // nothing to see, or Unlimited
 		return ""
 	case own != nil && local: // the result has the limit of this process's share
 		return a.memberOf(own)

@@ -23,7 +23,7 @@ func (g *Guard) Caps(r *http.Request) ([]semaphore.Cap, error) {
 	if c == nil || c.Skip != nil && c.Skip(r) {
 		return nil, nil
 	}
-	x := newExchange(g, r)
+	x := open(g, r)
 	if err := x.deriveCaps(r); err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 	if err := g.Check(); err != nil {
 		return nil, err
 	}
-	x := newExchange(g, r)
+	x := open(g, r)
 	blocks, err := x.deriveBlocks(r, nil)
 	if err != nil {
 		return nil, err
@@ -63,8 +63,9 @@ func (x *Exchange) deriveCharges(
 func (x *Exchange) deriveRules(
 	r *http.Request, charges []core.Charge, leaveOut func(*Rule) bool,
 ) ([]core.Charge, error) {
-	for i := range x.guard.cfg.Rules {
-		rule := &x.guard.cfg.Rules[i]
+	for i := range x.guard.rules {
+		by := &x.guard.rules[i]
+		rule := by.rule
 		if leaveOut != nil && leaveOut(rule) || rule.Skip != nil && rule.Skip(r) {
 			continue
 		}
@@ -81,7 +82,6 @@ func (x *Exchange) deriveRules(
 		}
 		c.Cost = cmp.Or(cost, core.NoCost)
 		charges = append(charges, c)
-		by := &x.guard.rules[i]
 		x.charged = append(x.charged, charged{by: by, cost: cost})
 		if rule.kept == nil {
 			continue

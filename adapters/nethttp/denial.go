@@ -108,24 +108,10 @@ func (a *Admission) Violated() []string {
 	return names
 }
 
-// blocks iterates over the BlockRules that refuse the request as one of a blocked client.
-func (a *Admission) blocks() iter.Seq[*block] {
-	return func(yield func(*block) bool) {
-		if a.denied != blocked {
-			return
-		}
-		for i := range a.denials() {
-			if b := a.charged[i].by.block; b != nil && !yield(b) {
-				return
-			}
-		}
-	}
-}
-
 // hidesBlock reports whether a blocked client is not told for how long.
 func (a *Admission) hidesBlock() bool {
-	for b := range a.blocks() {
-		if b.HideRetryAfter {
+	for i := range a.denials() {
+		if b := a.charged[i].by.block; a.denied == blocked && b != nil && b.HideRetryAfter {
 			return true
 		}
 	}

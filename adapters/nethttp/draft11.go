@@ -29,11 +29,8 @@ func (Draft11) WriteHeaders(h http.Header, a *Admission) {
 	var rooms [2][128]byte
 	policies, limits := rooms[0][:0], rooms[1][:0]
 	for i := range a.decision.Len() {
-		r, c := a.decision.At(i), &a.charged[i]
-		if c.by.block != nil {
-			continue // clients need not know how many strikes block
-		}
-		ad := &c.by.advert
+		r := a.decision.At(i)
+		ad := &a.charged[i].by.advert // a block has none: clients need not know how many strikes it takes
 		policy := ad.memberFor(r, a.limitUnder(r.Policy))
 		if policy == "" {
 			continue

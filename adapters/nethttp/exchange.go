@@ -23,7 +23,7 @@ type Exchange struct {
 	kept        []keptHeader        // what stood in the headers when the handler first asked for them
 	w           http.ResponseWriter // that Writer was given
 	own         writers.Own         // the one on w
-	seen        response            // what the handler has responded
+	sent        int32               // the first final status that the handler has sent, or 0
 	informed    bool                // an informational header was sent
 	finished    atomic.Bool
 	background  bool          // as Config.Background says
@@ -91,20 +91,18 @@ func (x *Exchange) WithContext(ctx context.Context) context.Context {
 	if x.skipped {
 		return ctx
 	}
-	ctx = x.classed(ctx)
-	first := x.ctx.Context == nil
-	if first {
-		x.ctx = admittedContext{ctx, &x.Admission}
+	around := &x.ctx
+	if around.Context != nil { // each call has its own
+		around = new(admittedContext)
 	}
+	*around = admittedContext{x.classed(ctx), &x.Admission}
 	switch {
 	case x.attempt != nil: // whose context ends with the lease too
 		return &admittedContext{x.classed(x.attempt.work.Context()), &x.Admission}
 	case x.lease != nil:
 		return &admittedContext{x.lease.Context(), &x.Admission}
-	case !first:
-		return &admittedContext{ctx, &x.Admission}
 	}
-	return &x.ctx
+	return around
 }
 
 // classed returns a context of background work if that is what the request is.

@@ -53,13 +53,21 @@ func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
 // knows the status. returned says that the handler has returned and did not panic. If it has not, or has
 // written nothing and the context of r has ended, FinishWritten calls Fail.
 func (x *Exchange) FinishWritten(r *http.Request, returned bool) *http.Request {
-	if !returned || x.seen.status == 0 && r.Context().Err() != nil {
+	status := int(x.sent)
+	if !returned || status == 0 && r.Context().Err() != nil {
 		x.Fail()
 	}
-	if returned && x.seen.status == 0 && x.w != nil { // the server sends the header
-		x.RestoreHeaders(x.w.Header(), http.StatusOK)
+	switch {
+	case status != 0:
+	case !returned:
+		status = http.StatusInternalServerError
+	default: // the server sends the header
+		status = http.StatusOK
+		if x.w != nil {
+			x.RestoreHeaders(x.w.Header(), status)
+		}
 	}
-	return x.Finish(r, x.seen.code(returned))
+	return x.Finish(r, status)
 }
 
 // ownRequest returns the request whose context carries the admission of x. In gin and echo, r is that of

@@ -24,6 +24,7 @@ type Guard struct {
 	follows bool // a rule has a Then
 	derives bool // there is a Scope, or there are blocks or caps
 	beside  bool // there are blocks or caps, requests may wait, or their bodies are read
+	plain   bool // the rules alone decide every request, and once
 }
 
 // NewGuard returns a Guard, or every fault of the configuration at once.
@@ -56,6 +57,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 	asks := len(g.blocks) > 0 || cfg.Slot != nil
 	g.derives = asks || cfg.Scope != nil
 	g.beside = asks || cfg.MaxDelay > 0 || cfg.Background != nil || g.readsBody()
+	g.plain = !g.beside && cfg.Skip == nil && cfg.Deny == nil && cfg.Reconsider == nil
 	g.policies = string(appendMember(policies, g.caps))
 	return g, nil
 }

@@ -2,6 +2,7 @@ package nethttp
 
 import (
 	"bufio"
+	"cmp"
 	"io"
 	"net"
 	"net/http"
@@ -44,7 +45,7 @@ func (w writer) Unwrap() http.ResponseWriter { return w.x.w }
 func (w writer) Header() http.Header {
 	h := w.x.w.Header()
 	w.x.KeepHeaders(h)
-	if w.x.seen.status == http.StatusSwitchingProtocols { // a proxy writes them to what it hijacked
+	if w.x.sent == http.StatusSwitchingProtocols { // a proxy writes them to what it hijacked
 		w.x.RestoreHeaders(h, http.StatusSwitchingProtocols)
 	}
 	return h
@@ -52,16 +53,17 @@ func (w writer) Header() http.Header {
 
 // WriteHeader implements http.ResponseWriter.
 func (w writer) WriteHeader(status int) {
-	w.prepare(status)
+	if w.x.sent == 0 {
+		w.prepare(status)
+	}
 	w.x.w.WriteHeader(status) // panics if there is no such status
-	w.x.seen.sent(status)
+	if w.x.sent == 0 && !informational(status) {
+		w.x.sent = int32(status)
+	}
 }
 
-// prepare is called before a header may be sent.
+// prepare is called before the first header may be sent, and before informational ones.
 func (w writer) prepare(status int) {
-	if w.x.seen.status != 0 {
-		return
-	}
 	h := w.x.w.Header()
 	w.x.RestoreHeaders(h, status)
 	if w.x.attempt != nil && !informational(status) {
@@ -71,8 +73,10 @@ func (w writer) prepare(status int) {
 
 // begin is called before a header with the status 200 may be sent.
 func (w writer) begin() {
-	w.prepare(http.StatusOK)
-	w.x.seen.sent(http.StatusOK)
+	if w.x.sent == 0 {
+		w.prepare(http.StatusOK)
+		w.x.sent = http.StatusOK
+	}
 }
 
 // Write implements http.ResponseWriter.
@@ -100,7 +104,7 @@ func (w writer) WriteString(s string) (int, error) {
 // FlushError is for http.ResponseController. If nothing below can flush, no response begins: the
 // handler may still report that.
 func (w writer) FlushError() error {
-	if w.x.seen.status == 0 && !writers.Flushes(w.x.w) {
+	if w.x.sent == 0 && !writers.Flushes(w.x.w) {
 		return http.ErrNotSupported
 	}
 	w.begin()
@@ -124,12 +128,12 @@ func (w writer) ReadFrom(src io.Reader) (int64, error) {
 		more, err := w.ReadFrom(src)
 		return n + more, err
 	}
-	if x.seen.status == 0 {
+	if x.sent == 0 {
 		x.RestoreHeaders(x.w.Header(), http.StatusOK)
 	}
 	n, err := below.ReadFrom(src)
-	if n > 0 {
-		x.seen.sent(http.StatusOK)
+	if n > 0 && x.sent == 0 {
+		x.sent = http.StatusOK
 	}
 	x.Wrote(n)
 	return n, err
@@ -140,28 +144,7 @@ func (w writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := w.x.w.(http.Hijacker).Hijack()
 	if err == nil {
 		w.x.RecordStream()
-		w.x.seen.sent(http.StatusSwitchingProtocols)
+		w.x.sent = cmp.Or(w.x.sent, http.StatusSwitchingProtocols)
 	}
 	return conn, rw, err
-}
-
-// response is what a handler has done with a ResponseWriter.
-type response struct{ status int32 }
-
-// code returns the status of the response. A handler that panics before it responds has 500.
-func (r *response) code(returned bool) int {
-	switch {
-	case r.status != 0:
-		return int(r.status)
-	case returned:
-		return http.StatusOK
-	}
-	return http.StatusInternalServerError
-}
-
-// sent records the first final status. 101 is final although it is informational.
-func (r *response) sent(status int) {
-	if r.status == 0 && !informational(status) {
-		r.status = int32(status)
-	}
 }

@@ -26,13 +26,13 @@ func Show(r, copied *http.Request) {
 	show(&r.RequestURI, copied.RequestURI)
 	show(&r.RemoteAddr, copied.RemoteAddr)
 	show(&r.MultipartForm, copied.MultipartForm)
-	if r.Form == nil {
+	if r.Form == nil && copied.Form != nil {
 		r.Form = copied.Form
 	}
-	if r.PostForm == nil {
+	if r.PostForm == nil && copied.PostForm != nil {
 		r.PostForm = copied.PostForm
 	}
-	if r.Trailer == nil {
+	if r.Trailer == nil && copied.Trailer != nil {
 		r.Trailer = copied.Trailer
 	}
 }
