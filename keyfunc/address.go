@@ -22,32 +22,19 @@ func readAddress(where string, read func(*http.Request) string) (addressFunc, er
 	if read == nil {
 		return nil, fmt.Errorf("keyfunc: %s: the function is nil", where)
 	}
-	return func(r *http.Request) (netip.Addr, error) {
-		addr, ok := parseAddr(read(r))
-		if !ok {
-			return netip.Addr{}, fmt.Errorf("%w: the client has no IP address", ErrNoKey)
-		}
-		return addr, nil
-	}, nil
+	return func(r *http.Request) (netip.Addr, error) { return addressOf("client", read(r)) }, nil
 }
 
 // parseCIDRs parses CIDRs and single addresses, and returns every fault. Faults begin with where.
 func parseCIDRs(where string, cidrs []string) ([]netip.Prefix, error) {
-	var (
-		prefixes []netip.Prefix
-		errs     []error
-	)
-	if len(cidrs) == 0 {
-		errs = append(errs, fmt.Errorf("keyfunc: %s: no CIDR is given", where))
-	}
+	var prefixes []netip.Prefix
+	faults := faultIf(len(cidrs) == 0, "%s: no CIDR is given", where)
 	for _, c := range cidrs {
 		p, err := parseCIDR(c)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("keyfunc: %s: %q is not a CIDR or an address", where, c))
-		}
+		faults = errors.Join(faults, faultIf(err != nil, "%s: %q is not a CIDR or an address", where, c))
 		prefixes = append(prefixes, p)
 	}
-	return prefixes, errors.Join(errs...)
+	return prefixes, faults
 }
 
 // parseCIDR treats IPv4 inside IPv6 as parseAddr does.

@@ -3,7 +3,6 @@ package keyfunc
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 )
@@ -41,14 +40,12 @@ const defaultBits = 64
 // Key returns the Func, or an error that names every fault of the Client.
 func (c Client) Key() (Func, error) {
 	find, err := c.find()
-	if b := c.IPv6Bits; b != 0 && (b < 48 || b > 128) {
-		fault := fmt.Errorf("keyfunc: Client: IPv6Bits is %d, not 0 or from 48 to 128", b)
-		err = errors.Join(err, fault)
-	}
+	bits := cmp.Or(c.IPv6Bits, defaultBits)
+	err = errors.Join(err, faultIf(bits < 48 || bits > 128, "Client: IPv6Bits is %d, not 0 or from 48 to 128", bits))
 	if err != nil {
 		return nil, err
 	}
-	return find.key(cmp.Or(c.IPv6Bits, defaultBits)), nil
+	return find.key(bits), nil
 }
 
 func (c Client) find() (addressFunc, error) {
@@ -73,9 +70,7 @@ func (c Client) findBehindProxies() (addressFunc, error) {
 	if c.Header == "" {
 		return clientBehind(trusted, xForwardedFor), err
 	}
-	if !isToken(c.Header) {
-		err = errors.Join(err, fmt.Errorf("keyfunc: Client: Header: %q is not a header name", c.Header))
-	}
+	err = errors.Join(err, faultIf(!isToken(c.Header), "Client: Header: %q is not a header name", c.Header))
 	for _, list := range []chain{xForwardedFor, forwarded} {
 		if http.CanonicalHeaderKey(c.Header) == list.header {
 			return clientBehind(trusted, list), err

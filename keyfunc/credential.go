@@ -34,22 +34,19 @@ func BearerToken() Func {
 		if rest[0] != ' ' || !isToken68(credentials) {
 			return "", fmt.Errorf("%w: the bearer token is malformed", ErrAmbiguous)
 		}
-		return hash(credentials), nil
+		return hash(credentials, nil)
 	}
 }
 
 // isToken68 reports whether s is a token68 of RFC 9110, section 11.2. RFC 6750 calls it b64token.
 func isToken68(s string) bool {
 	s = strings.TrimRight(s, "=")
-	for i := 0; i < len(s); i++ {
-		c := s[i]
+	other := func(c rune) bool {
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
 		digit := c >= '0' && c <= '9'
-		if !letter && !digit && strings.IndexByte("-._~+/", c) < 0 {
-			return false
-		}
+		return !letter && !digit && !strings.ContainsRune("-._~+/", c)
 	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, other)
 }
 
 // Cookie returns a Func whose key is a hash of a cookie's value, such as a session ID.
@@ -67,11 +64,7 @@ func Cookie(name string) (Func, error) {
 		for i, c := range cookies {
 			values[i] = c.Value
 		}
-		value, err := single(values, name+" cookie")
-		if err != nil {
-			return "", err
-		}
-		return hash(value), nil
+		return hash(single(values, name+" cookie"))
 	}, nil
 }
 
@@ -89,10 +82,6 @@ func Query(name string) (Func, error) {
 		if err != nil {
 			return "", fmt.Errorf("%w: the query is malformed", ErrAmbiguous)
 		}
-		value, err := single(query[name], name+" parameter")
-		if err != nil {
-			return "", err
-		}
-		return hash(value), nil
+		return hash(single(query[name], name+" parameter"))
 	}, nil
 }

@@ -2,7 +2,6 @@ package keyfunc
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -26,13 +25,10 @@ func Extractor(extract func(*http.Request) string, names ...string) (Func, error
 
 func extractedAddress(extract func(*http.Request) string, names []string) (addressFunc, error) {
 	read, err := readAddress("Extractor", extract)
-	errs := []error{err}
 	for _, name := range names {
-		if name != "" && !isToken(name) {
-			errs = append(errs, fmt.Errorf("keyfunc: Extractor: %q is not a header name", name))
-		}
+		err = errors.Join(err, faultIf(name != "" && !isToken(name), "Extractor: %q is not a header name", name))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	// believes reports whether a peer can change its address by forged headers.
@@ -44,7 +40,6 @@ func extractedAddress(extract func(*http.Request) string, names []string) (addre
 		})
 		return err == nil && addr != from
 	}
-	var forgeries []http.Header
 	for _, address := range forgedAddresses {
 		forged := forgedHeader(address, names)
 		for _, from := range untrustedPeers {
@@ -52,15 +47,15 @@ func extractedAddress(extract func(*http.Request) string, names []string) (addre
 				return nil, errForgeable
 			}
 		}
-		forgeries = append(forgeries, forged)
 	}
+	forged := forgedHeader(forgedAddresses[0], names)
 	return func(r *http.Request) (netip.Addr, error) {
 		client, err := read(r)
 		if err != nil {
 			return client, err
 		}
 		from, ok := parseAddr(r.RemoteAddr)
-		if ok && client != from && believes(client, forgeries[0]) {
+		if ok && client != from && believes(client, forged) {
 			return from, nil
 		}
 		return client, nil

@@ -31,20 +31,17 @@ func Header(name string) (Func, error) {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {
 		value, err := header(r, name)
-		if err != nil {
-			return "", err
-		}
 		if name == "Idempotency-Key" {
 			value = unquote(value)
 		}
-		return hash(value), nil
+		return hash(value, err)
 	}, nil
 }
 
 // unquote returns the content of a string of structured fields (RFC 9651, section 3.3.3), without
 // its parameters. Any other value is its own content.
 func unquote(value string) string {
-	if value[0] != '"' {
+	if !strings.HasPrefix(value, `"`) {
 		return value
 	}
 	var content []byte
@@ -91,18 +88,17 @@ func single(values []string, noun string) (string, error) {
 	return value, nil
 }
 
-func hash(s string) string {
+// hash returns the key of a value that may be secret, or the error of reading it.
+func hash(s string, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
 	sum := sha256.Sum256([]byte(s))
-	return base64.RawURLEncoding.EncodeToString(sum[:16])
+	return base64.RawURLEncoding.EncodeToString(sum[:16]), nil
 }
 
 // isToken reports whether s is a token of RFC 9110, section 5.6.2.
 func isToken(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
+	other := func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) }
+	return s != "" && !strings.ContainsFunc(s, other)
 }

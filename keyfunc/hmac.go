@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 )
@@ -21,16 +20,12 @@ const minSecret = 16
 // anew. HMAC trusts what inner trusts, returns inner's errors, and is wrong if the secret is stored
 // beside the data. It copies the secret. A short secret and a nil Func are errors.
 func HMAC(secret []byte, inner Func) (Func, error) {
-	var errs []error
-	if len(secret) < minSecret {
-		errs = append(errs, fmt.Errorf("keyfunc: HMAC: the secret has %d bytes, fewer than %d",
-			len(secret), minSecret))
-	}
-	if inner == nil {
-		errs = append(errs, errors.New("keyfunc: HMAC: inner is nil"))
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	err := errors.Join(
+		faultIf(len(secret) < minSecret, "HMAC: the secret has %d bytes, fewer than %d", len(secret), minSecret),
+		faultIf(inner == nil, "HMAC: inner is nil"),
+	)
+	if err != nil {
+		return nil, err
 	}
 	secret = slices.Clone(secret)
 	return func(r *http.Request) (string, error) {

@@ -30,11 +30,7 @@ func ContextValue(key any) (Func, error) {
 		return nil, fmt.Errorf("keyfunc: ContextValue: a key of type %T is not comparable", key)
 	}
 	return func(r *http.Request) (string, error) {
-		value, err := text(r.Context().Value(key))
-		if err != nil {
-			return "", fmt.Errorf("keyfunc: context value: %w", err)
-		}
-		return bounded(value, "context value")
+		return textKey(r.Context().Value(key), "context value")
 	}, nil
 }
 
@@ -49,22 +45,15 @@ func ContextValue(key any) (Func, error) {
 // A claim that is missing, null or empty is ErrNoKey. A claim longer than MaxLen bytes is
 // ErrAmbiguous. A nil function and an empty name are errors.
 func Claim(claims func(context.Context) map[string]any, name string) (Func, error) {
-	var errs []error
-	if claims == nil {
-		errs = append(errs, errors.New("keyfunc: Claim: claims is nil"))
-	}
-	if name == "" {
-		errs = append(errs, errors.New("keyfunc: Claim: the name is empty"))
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	err := errors.Join(
+		faultIf(claims == nil, "Claim: claims is nil"),
+		faultIf(name == "", "Claim: the name is empty"),
+	)
+	if err != nil {
+		return nil, err
 	}
 	return func(r *http.Request) (string, error) {
-		value, err := text(claims(r.Context())[name])
-		if err != nil {
-			return "", fmt.Errorf("keyfunc: %s claim: %w", name, err)
-		}
-		return bounded(value, name+" claim")
+		return textKey(claims(r.Context())[name], name+" claim")
 	}, nil
 }
 
@@ -97,6 +86,15 @@ func bounded(value, noun string) (string, error) {
 			ErrAmbiguous, noun, len(value), MaxLen)
 	}
 	return value, nil
+}
+
+// textKey returns a value as a key.
+func textKey(value any, noun string) (string, error) {
+	s, err := text(value)
+	if err != nil {
+		return "", fmt.Errorf("keyfunc: %s: %w", noun, err)
+	}
+	return bounded(s, noun)
 }
 
 // text returns the one spelling of a value, and the empty string for nil.

@@ -2,7 +2,6 @@ package keyfunc
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -66,12 +65,9 @@ func Or(first Func, others ...Func) (Func, error) {
 // nonNil returns a copy of all Funcs, because the caller may change its slice later.
 func nonNil(constructor string, first Func, others []Func) ([]Func, error) {
 	funcs := append([]Func{first}, others...)
-	var errs []error
+	var err error
 	for i, f := range funcs {
-		if f == nil {
-			errs = append(errs, fmt.Errorf("keyfunc: %s: Func %d of %d is nil",
-				constructor, i+1, len(funcs)))
-		}
+		err = errors.Join(err, faultIf(f == nil, "%s: Func %d of %d is nil", constructor, i+1, len(funcs)))
 	}
-	return funcs, errors.Join(errs...)
+	return funcs, err
 }

@@ -38,6 +38,14 @@ func Must(f Func, err error) Func {
 	return f
 }
 
+// faultIf returns the error of a constructor, or nil.
+func faultIf(faulty bool, format string, args ...any) error {
+	if !faulty {
+		return nil
+	}
+	return fmt.Errorf("keyfunc: "+format, args...)
+}
+
 // key calls f and reports an empty key as ErrNoKey. Inside a composed key an empty one would go
 // unnoticed, and all requests without a key would share it.
 func (f Func) key(r *http.Request) (string, error) {

@@ -17,9 +17,7 @@ import (
 // neither a CIDR nor an address is an error.
 func InNetworks(key Func, cidrs ...string) (func(*http.Request) bool, error) {
 	networks, err := parseCIDRs("InNetworks", cidrs)
-	if key == nil {
-		err = errors.Join(errors.New("keyfunc: InNetworks: the key is nil"), err)
-	}
+	err = errors.Join(faultIf(key == nil, "InNetworks: the key is nil"), err)
 	if err != nil {
 		return nil, err
 	}
@@ -28,13 +26,9 @@ func InNetworks(key Func, cidrs ...string) (func(*http.Request) bool, error) {
 		if err != nil {
 			return false
 		}
-		client, err := netip.ParsePrefix(k)
+		client, err := parseCIDR(k)
 		if err != nil {
-			addr, err := netip.ParseAddr(k)
-			if err != nil {
-				return false
-			}
-			client = netip.PrefixFrom(addr, addr.BitLen())
+			return false
 		}
 		return slices.ContainsFunc(networks, func(n netip.Prefix) bool {
 			return n.Bits() <= client.Bits() && n.Contains(client.Addr())

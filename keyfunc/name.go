@@ -29,6 +29,6 @@ func Name(read func(*http.Request) string, normalize func(string) string) (Func,
 		if name == "" {
 			return "", fmt.Errorf("%w: the name is empty", ErrNoKey)
 		}
-		return hash(name), nil
+		return hash(name, nil)
 	}, nil
 }

@@ -29,12 +29,7 @@ func parsePeers(where string, names []string) (p peers, err error) {
 }
 
 func (p peers) contain(addr netip.Addr) bool {
-	for _, prefix := range p.prefixes {
-		if prefix.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
 }
 
 // find returns the address of the peer and whether the peer is trusted. One on a Unix socket has no

@@ -16,10 +16,13 @@ import (
 func RemoteIP() Func { return addressFunc(peer).key(defaultBits) }
 
 // peer finds the address of the TCP peer.
-func peer(r *http.Request) (netip.Addr, error) {
-	addr, ok := parseAddr(r.RemoteAddr)
+func peer(r *http.Request) (netip.Addr, error) { return addressOf("peer", r.RemoteAddr) }
+
+// addressOf returns the address of somebody, as parseAddr reads it.
+func addressOf(whom, s string) (netip.Addr, error) {
+	addr, ok := parseAddr(s)
 	if !ok {
-		return netip.Addr{}, fmt.Errorf("%w: the peer has no IP address", ErrNoKey)
+		return netip.Addr{}, fmt.Errorf("%w: the %s has no IP address", ErrNoKey, whom)
 	}
 	return addr, nil
 }

@@ -51,9 +51,7 @@ func addressAtHop(where string, n int) (addressFunc, error) {
 // peers.
 func TrustedHeader(name string, peers ...string) (Func, error) {
 	trusted, err := parsePeers("TrustedHeader", peers)
-	if !isToken(name) {
-		err = errors.Join(fmt.Errorf("keyfunc: TrustedHeader: %q is not a header name", name), err)
-	}
+	err = errors.Join(faultIf(!isToken(name), "TrustedHeader: %q is not a header name", name), err)
 	return byAddress(addressInHeader(name, trusted), err)
 }
 
