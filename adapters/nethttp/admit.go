@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -58,8 +59,8 @@ func (g *Guard) admit(r *http.Request) *Exchange {
 
 // open returns the exchange of a request at a Guard, or at none.
 func open(g *Guard, r *http.Request) *Exchange {
-	if g == nil {
-		g = new(Guard)
+	if g == nil || g.cfg.Dialect == nil {
+		g = noGuard
 	}
 	requests.ExpectTrailers(r)
 	x := &Exchange{Admission: Admission{guard: g, outer: AdmissionFromContext(r.Context())}, request: r}
@@ -75,13 +76,21 @@ func (x *Exchange) observe(r *http.Request) {
 	if x.guard.cfg.Observe == nil || x.skipped {
 		return
 	}
+	x.orUndo(r.Context(), func() {
+		x.guard.cfg.Observe(r.Context(), &AdmissionEvent{Request: r, Admission: &x.Admission})
+	})
+}
+
+// orUndo calls f, and gives back what the exchange has taken if f panics: a func of the configuration
+// does, and the adapter cannot call Finish.
+func (x *Exchange) orUndo(ctx context.Context, f func()) {
 	returned := false
 	defer func() {
-		if !returned { // Observe panics, so the adapter cannot call Finish
-			x.undo(r.Context())
+		if !returned {
+			x.undo(ctx)
 		}
 	}()
-	x.guard.cfg.Observe(r.Context(), &AdmissionEvent{Request: r, Admission: &x.Admission})
+	f()
 	returned = true
 }
 

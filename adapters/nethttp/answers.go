@@ -55,14 +55,12 @@ type keeper struct {
 	seals   []cipher.AEAD
 }
 
-func newKeeper(cfg Answers, fault func(format string, args ...any)) *keeper {
+func newKeeper(cfg Answers, fault faultFunc) *keeper {
 	k := &keeper{most: cfg.MaxBytes, headers: append(slices.Clone(usualHeaders), contentLength)}
 	for _, name := range cfg.Headers {
 		k.headers = append(k.headers, http.CanonicalHeaderKey(name))
 	}
-	if k.most < 0 || k.most > mostBytes {
-		fault("Answers.MaxBytes is %d: it must be between 0 and %d", k.most, mostBytes)
-	}
+	fault.when(k.most < 0 || k.most > mostBytes, "Answers.MaxBytes is %d: it must be between 0 and %d", k.most, mostBytes)
 	if k.most == 0 {
 		k.most = usualBytes
 	}

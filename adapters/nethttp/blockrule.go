@@ -64,17 +64,12 @@ func ForgetOn(statuses ...int) func(r *http.Request, status int) bool { return s
 func (b *BlockRule) check(i int, names map[string]bool, fault faultFunc) {
 	at := fmt.Sprintf("Blocks[%d]", i)
 	if checkPolicy(at+".Policy", b.Policy, names, fault) {
-		if _, ok := b.Policy.Algorithm().(core.Block); !ok {
-			fault("%s.Policy has the algorithm %T: it must be a core.Block", at, b.Policy.Algorithm())
-		}
+		_, ok := b.Policy.Algorithm().(core.Block)
+		fault.when(!ok, "%s.Policy has the algorithm %T: it must be a core.Block", at, b.Policy.Algorithm())
 	}
-	if b.Key == nil {
-		fault("%s.Key is nil: say whom to block, such as keyfunc.RemoteIP()", at)
-	}
+	fault.when(b.Key == nil, "%s.Key is nil: say whom to block, such as keyfunc.RemoteIP()", at)
 	b.NoKey.check(at+".NoKey", fault)
-	if b.Trap == nil && !b.Denied && b.Strikes == nil && b.Forget != nil {
-		fault("%s forgets strikes, and nothing is a strike", at)
-	}
+	fault.when(b.Trap == nil && !b.Denied && b.Strikes == nil && b.Forget != nil, "%s forgets strikes, and nothing is a strike", at)
 }
 
 // block is a BlockRule at its Gate.

@@ -98,22 +98,15 @@ type Config struct {
 // check returns every fault of the configuration, or nil.
 func (cfg *Config) check() error {
 	var errs []error
-	fault := func(format string, args ...any) {
+	fault := faultFunc(func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("nethttp: Config."+format, args...))
-	}
+	})
 	cfg.checkCounts(fault)
-	if cfg.MaxDelay < 0 {
-		fault("MaxDelay is %v: it must not be negative", cfg.MaxDelay)
-	}
-	if cfg.BufferBody < 0 {
-		fault("BufferBody is %d: it must not be negative", cfg.BufferBody)
-	}
-	if cfg.LongestWait < 0 {
-		fault("LongestWait is %v: it must not be negative", cfg.LongestWait)
-	}
-	if s := cfg.DenyAllStatus; s != 0 && (s < 400 || s > 499) {
-		fault("DenyAllStatus is %d: it must be 0 or between 400 and 499", s)
-	}
+	fault.when(cfg.MaxDelay < 0, "MaxDelay is %v: it must not be negative", cfg.MaxDelay)
+	fault.when(cfg.BufferBody < 0, "BufferBody is %d: it must not be negative", cfg.BufferBody)
+	fault.when(cfg.LongestWait < 0, "LongestWait is %v: it must not be negative", cfg.LongestWait)
+	s := cfg.DenyAllStatus
+	fault.when(s != 0 && (s < 400 || s > 499), "DenyAllStatus is %d: it must be 0 or between 400 and 499", s)
 	names := make(map[string]bool)
 	for i := range cfg.Rules {
 		cfg.Rules[i].check(i, names, fault)
@@ -128,17 +121,11 @@ func (cfg *Config) check() error {
 }
 
 // checkCounts finds what is missing, or more than one decision may have.
-func (cfg *Config) checkCounts(fault func(format string, args ...any)) {
+func (cfg *Config) checkCounts(fault faultFunc) {
 	limits := len(cfg.Rules) + len(cfg.Blocks)
-	if cfg.Gate == nil && (limits > 0 || cfg.Slot == nil) {
-		fault("Gate is nil")
-	}
-	if limits == 0 && cfg.Slot == nil {
-		fault("Rules is empty, and there are no Blocks and no Slot")
-	}
-	if limits > core.MaxCharges {
-		fault("Rules and Blocks have %d entries: they must have at most %d", limits, core.MaxCharges)
-	}
+	fault.when(cfg.Gate == nil && (limits > 0 || cfg.Slot == nil), "Gate is nil")
+	fault.when(limits == 0 && cfg.Slot == nil, "Rules is empty, and there are no Blocks and no Slot")
+	fault.when(limits > core.MaxCharges, "Rules and Blocks have %d entries: they must have at most %d", limits, core.MaxCharges)
 }
 
 // IsPreflight reports whether a request is a CORS preflight (Fetch standard, section 3.3.2). It is

@@ -41,7 +41,7 @@ func (x *Exchange) WriteHeaders(h http.Header) {
 		return
 	}
 	x.headers = h
-	x.guard.dialect().WriteHeaders(h, &x.Admission)
+	x.guard.cfg.Dialect.WriteHeaders(h, &x.Admission)
 	switch {
 	case x.Allowed():
 		return

@@ -54,12 +54,18 @@ func NewGuard(cfg Config) (*Guard, error) {
 	if cfg.Slot != nil {
 		g.useSlot(*cfg.Slot)
 	}
+	g.policies = string(appendMember(policies, g.caps))
+	g.foresee()
+	return g, nil
+}
+
+// foresee notes what requests need not be asked one by one.
+func (g *Guard) foresee() {
+	cfg := &g.cfg
 	asks := len(g.blocks) > 0 || cfg.Slot != nil
 	g.derives = asks || cfg.Scope != nil
 	g.beside = asks || cfg.MaxDelay > 0 || cfg.Background != nil || g.readsBody()
 	g.plain = !g.beside && cfg.Skip == nil && cfg.Deny == nil && cfg.Reconsider == nil
-	g.policies = string(appendMember(policies, g.caps))
-	return g, nil
 }
 
 // useRule adds a rule.
@@ -88,33 +94,29 @@ var errInvalidGuard = errors.New(
 
 // Check returns an error if g is nil or zero.
 func (g *Guard) Check() error {
-	if g == nil || len(g.cfg.Rules)+len(g.cfg.Blocks) == 0 && g.cfg.Slot == nil {
+	if g == nil || g.cfg.Dialect == nil { // NewGuard sets one
 		return errInvalidGuard
 	}
 	return nil
 }
 
-// dialect returns that of the configuration. The zero Guard has the default one.
-func (g *Guard) dialect() Dialect {
-	if g.cfg.Dialect == nil {
-		return Draft11{}
-	}
-	return g.cfg.Dialect
-}
+// noGuard stands for one that is nil or zero.
+var noGuard = &Guard{cfg: Config{Dialect: Draft11{}}}
 
 // longestWait returns the longest wait that a response states.
 func (g *Guard) longestWait() time.Duration { return cmp.Or(g.cfg.LongestWait, 24*time.Hour) }
 
 // Refuse answers a request that was not admitted, by Config.Refuse or in Config.Dialect.
 func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request, a *Admission) {
+	if g.Check() != nil {
+		g = noGuard
+	}
 	switch {
-	case g == nil:
-		Draft11{}.WriteRefusal(w, r, a)
 	case g.cfg.Refuse != nil:
 		g.cfg.Refuse(w, r, a)
 	case a.status < http.StatusMultipleChoices: // ReplayConfig.HandledStatus
 		w.WriteHeader(a.Status())
 	default:
-		g.dialect().WriteRefusal(w, r, a)
+		g.cfg.Dialect.WriteRefusal(w, r, a)
 	}
 }

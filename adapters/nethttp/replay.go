@@ -81,27 +81,20 @@ type Replay struct {
 // answers refusals and observes them too. It is nil if the ids are all that matters.
 func NewReplay(guard *Guard, cfg ReplayConfig) (*Replay, error) {
 	var errs []error
-	fault := func(format string, args ...any) {
+	fault := faultFunc(func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("nethttp: ReplayConfig."+format, args...))
-	}
+	})
 	if guard != nil {
 		if err := guard.Check(); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	if cfg.Once == nil || cfg.Once.Gate() == nil {
-		fault("Once is missing: once.New must make it")
-	}
-	if cfg.ID == nil {
-		fault("ID is nil: say what the id of a request is")
-	}
+	fault.when(cfg.Once == nil || cfg.Once.Gate() == nil, "Once is missing: once.New must make it")
+	fault.when(cfg.ID == nil, "ID is nil: say what the id of a request is")
 	cfg.NoID.check("NoID", fault)
-	if cfg.MaxWait < 0 {
-		fault("MaxWait is %v: it must not be negative", cfg.MaxWait)
-	}
-	if s := cfg.HandledStatus; s != 0 && (s < 200 || s > 599) {
-		fault("HandledStatus is %d: it must be 0 or between 200 and 599", s)
-	}
+	fault.when(cfg.MaxWait < 0, "MaxWait is %v: it must not be negative", cfg.MaxWait)
+	s := cfg.HandledStatus
+	fault.when(s != 0 && (s < 200 || s > 599), "HandledStatus is %d: it must be 0 or between 200 and 599", s)
 	p := &Replay{guard: guard, cfg: cfg, keeper: newKeeper(cfg.Answers, fault)}
 	if cfg.HandledStatus != 0 {
 		p.keeper = nil
@@ -133,7 +126,7 @@ func (p *Replay) Refuse(w http.ResponseWriter, r *http.Request, a *Admission) {
 	case a.Replayed():
 		a.earlier.answer.write(w)
 	case p == nil || p.guard == nil:
-		new(Guard).Refuse(w, r, a)
+		noGuard.Refuse(w, r, a)
 	default:
 		p.guard.Refuse(w, r, a)
 	}
@@ -155,7 +148,7 @@ func (p *Replay) Admit(r *http.Request) *Exchange {
 		x.decision.Allowed, x.skipped = true, true
 	}
 	if x.Allowed() {
-		p.begin(x, r)
+		x.orUndo(r.Context(), func() { p.begin(x, r) })
 	}
 	x.observe(r)
 	return x
@@ -163,14 +156,7 @@ func (p *Replay) Admit(r *http.Request) *Exchange {
 
 // begin begins to handle the id of an admitted request, if it has one that matters.
 func (p *Replay) begin(x *Exchange, r *http.Request) {
-	returned := false
-	defer func() {
-		if !returned { // a func of the configuration panics, so the adapter cannot call Finish
-			x.undo(r.Context())
-		}
-	}()
 	if p.cfg.Skip != nil && p.cfg.Skip(r) {
-		returned = true
 		return
 	}
 	key, known, err := x.ruleKey("the request's id", p.cfg.ID, p.cfg.NoID, r)
@@ -182,7 +168,6 @@ func (p *Replay) begin(x *Exchange, r *http.Request) {
 	}
 	derived := err == nil
 	if derived && !known {
-		returned = true
 		return
 	}
 	x.skipped = false
@@ -194,7 +179,6 @@ func (p *Replay) begin(x *Exchange, r *http.Request) {
 		x.refuse(x.statusOf(derived, err))
 		x.err = err
 	}
-	returned = true
 }
 
 // onRoute returns the id with the method and the route of a request as its last part. The first one

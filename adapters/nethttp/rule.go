@@ -71,19 +71,11 @@ func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {
 	for j, p := range r.Then {
 		checkPolicy(fmt.Sprintf("%s.Then[%d]", at, j), p, names, fault)
 	}
-	if r.Key == nil {
-		fault("%s.Key is nil: say whose limit it is, such as keyfunc.RemoteIP()", at)
-	}
+	fault.when(r.Key == nil, "%s.Key is nil: say whose limit it is, such as keyfunc.RemoteIP()", at)
 	r.NoKey.check(at+".NoKey", fault)
-	if r.CostBody < 0 {
-		fault("%s.CostBody is %d: it must not be negative", at, r.CostBody)
-	}
-	if r.Clamp && r.Settle == nil {
-		fault("%s.Clamp is set, and Settle is nil: nothing would charge the rest of a cost", at)
-	}
-	if r.CostBody > 0 && r.Cost == nil {
-		fault("%s.CostBody is %d, and Cost is nil", at, r.CostBody)
-	}
+	fault.when(r.CostBody < 0, "%s.CostBody is %d: it must not be negative", at, r.CostBody)
+	fault.when(r.Clamp && r.Settle == nil, "%s.Clamp is set, and Settle is nil: nothing would charge the rest of a cost", at)
+	fault.when(r.CostBody > 0 && r.Cost == nil, "%s.CostBody is %d, and Cost is nil", at, r.CostBody)
 }
 
 // NoKey says what happens to a request from which a rule derives no key. Such requests never share
@@ -101,9 +93,7 @@ const (
 )
 
 func (n NoKey) check(field string, fault faultFunc) {
-	if n > NoKeySkip {
-		fault("%s is %d: it must be NoKeyRefuse or NoKeySkip", field, n)
-	}
+	fault.when(n > NoKeySkip, "%s is %d: it must be NoKeyRefuse or NoKeySkip", field, n)
 }
 
 // String returns "refuse" or "skip".
@@ -162,15 +152,20 @@ func RefundServerErrors(_ *http.Request, status int, cost int64) int64 {
 // faultFunc records one fault of a Config.
 type faultFunc func(format string, args ...any)
 
+// when records a fault if there is one.
+func (fault faultFunc) when(faulty bool, format string, args ...any) {
+	if faulty {
+		fault(format, args...)
+	}
+}
+
 // checkPolicy records the faults of a rule's policy, and reports whether there is one.
 func checkPolicy(at string, p *core.Policy, names map[string]bool, fault faultFunc) bool {
 	if p == nil || p.Name() == "" {
 		fault("%s is missing: core.NewPolicy must make it", at)
 		return false
 	}
-	if names[p.Name()] {
-		fault("%s is named %q, like that of another rule", at, p.Name())
-	}
+	fault.when(names[p.Name()], "%s is named %q, like that of another rule", at, p.Name())
 	names[p.Name()] = true
 	return true
 }

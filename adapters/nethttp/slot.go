@@ -51,12 +51,9 @@ func (s *Slot) check(gate *core.Gate, names map[string]bool, fault faultFunc) {
 	} else if gate != nil && s.Semaphore.Gate() != gate {
 		fault("Slot.Semaphore is of another Gate")
 	}
-	if n := len(s.Caps); n == 0 || n > maxCaps {
-		fault("Slot.Caps has %d entries: it must have between 1 and %d", n, maxCaps)
-	}
-	if s.MaxWait < 0 {
-		fault("Slot.MaxWait is %v: it must not be negative", s.MaxWait)
-	}
+	n := len(s.Caps)
+	fault.when(n == 0 || n > maxCaps, "Slot.Caps has %d entries: it must have between 1 and %d", n, maxCaps)
+	fault.when(s.MaxWait < 0, "Slot.MaxWait is %v: it must not be negative", s.MaxWait)
 	for i := range s.Caps {
 		s.Caps[i].check(i, names, fault)
 	}

@@ -16,7 +16,7 @@ var errLimit = errors.New("nethttp: limit")
 // refuse refuses the request with a status, or the one that the dialect has in its place.
 func (x *Exchange) refuse(status int) {
 	x.overloaded = status == http.StatusServiceUnavailable
-	x.status = int32(x.guard.dialect().Status(status))
+	x.status = int32(x.guard.cfg.Dialect.Status(status))
 }
 
 // statusOf returns the status of a refusal, and notes whether policies deny the request. derived
@@ -44,17 +44,16 @@ func (x *Exchange) statusOf(derived bool, err error) int {
 
 // denialStatus returns the status of a refusal by policies, or by the failure modes of some.
 func (x *Exchange) denialStatus() int {
-	kind := x.kind()
-	switch {
-	case kind == deniesAll: // also while Redis fails: nobody need ask it
-		x.denied = kind
-		return cmp.Or(x.guard.cfg.DenyAllStatus, http.StatusForbidden)
-	case x.decision.Source == core.SourceClosed, x.decision.Source == core.SourceOverload:
-		return http.StatusServiceUnavailable
-	case kind == tooLarge:
-		x.denied = kind
-		return http.StatusRequestEntityTooLarge
+	kind, source := x.kind(), x.decision.Source
+	if kind != deniesAll && (source == core.SourceClosed || source == core.SourceOverload) {
+		return http.StatusServiceUnavailable // nobody need ask Redis about a limit that denies all
 	}
 	x.denied = kind
+	switch kind {
+	case deniesAll:
+		return cmp.Or(x.guard.cfg.DenyAllStatus, http.StatusForbidden)
+	case tooLarge:
+		return http.StatusRequestEntityTooLarge
+	}
 	return http.StatusTooManyRequests
 }
