@@ -63,7 +63,7 @@ func (a *Admin) act(w http.ResponseWriter, r *http.Request) {
 		a.done.forget(o.ID)
 		v.Text, v.Failed, v.Advice = sentence(err), true, inspect.Advice(err)
 		status, title = http.StatusBadGateway, "This has failed"
-		if errors.Is(err, core.ErrCharge) || errors.Is(err, core.ErrPeriod) || changesNothing(err) {
+		if errors.Is(err, core.ErrCharge) || errors.Is(err, core.ErrPeriod) || errors.As(err, new(unchanged)) {
 			status, title = http.StatusConflict, "Nothing has changed"
 		}
 	} else if undo != nil {
@@ -73,13 +73,8 @@ func (a *Admin) act(w http.ResponseWriter, r *http.Request) {
 	a.render(w, r, status, "result", title, v)
 }
 
-func changesNothing(err error) bool {
-	return errors.Is(err, errGone) || errors.Is(err, errDone) || errors.Is(err, errNoOverride) ||
-		errors.Is(err, errNotBlocked) || errors.As(err, new(unheeded))
-}
-
-// unheeded is the error of a change that no program heeds.
-type unheeded struct{ error }
+// unchanged is the error of an order that changes nothing.
+type unchanged struct{ error }
 
 // heeded returns why no program heeds a raise or a block, by the policies that programs state.
 func (a *Admin) heeded(ctx context.Context, o *order) error {
@@ -99,19 +94,17 @@ func (a *Admin) heeded(ctx context.Context, o *order) error {
 		err = inspect.HeedBlocks(stated, o.Policy.Name())
 	}
 	if err != nil {
-		return unheeded{err}
+		return unchanged{err}
 	}
 	return nil
 }
 
-// errGone is the error of a holder that has left.
-var errGone = errors.New("the holder has left: nobody had that slot any more")
-
-// These are the errors of orders that change nothing.
+// These are the errors of orders that find nothing to change.
 var (
-	errDone       = errors.New("this was done before")
-	errNoOverride = errors.New("the tenant had no override any more")
-	errNotBlocked = errors.New("the key was not blocked any more")
+	errGone       = unchanged{errors.New("the holder has left: nobody had that slot any more")}
+	errDone       = unchanged{errors.New("this was done before")}
+	errNoOverride = unchanged{errors.New("the tenant had no override any more")}
+	errNotBlocked = unchanged{errors.New("the key was not blocked any more")}
 )
 
 // carryOut carries an order out. It says what was done, and returns the order that undoes it, or nil.

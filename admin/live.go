@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,10 +26,10 @@ type Live struct {
 	failure      atomic.Pointer[error]
 	lost         counter // leases
 	overloads    counter
-	failures     failures
 
-	mu      sync.Mutex
-	changes []change // the oldest first
+	mu       sync.Mutex
+	failures map[string]failure // of servers by address
+	changes  []change           // the oldest first
 }
 
 // change is what an operator has done by the page of this process.
@@ -111,11 +112,18 @@ func (l *Live) acquire(e *semaphore.AcquireEvent, now time.Time) {
 }
 
 func (l *Live) server(e *core.ServerEvent, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch e.Op {
 	case core.OpCircuitOpened:
-		l.failures.set(e.Node, failure{since: now, err: e.Err})
+		if l.failures == nil {
+			l.failures = make(map[string]failure)
+		}
+		if len(l.failures) < maxFailures {
+			l.failures[e.Node] = failure{since: now, err: e.Err}
+		}
 	case core.OpCircuitClosed:
-		l.failures.set(e.Node, failure{})
+		delete(l.failures, e.Node)
 	case core.OpOverload:
 		l.overloads.add(now)
 	}
@@ -131,13 +139,11 @@ func (l *Live) note(e Event) {
 	l.changes = append(l.changes, change{time.Now(), e})
 }
 
-// last returns the changes by operators, the newest first.
-func (l *Live) last() []change {
+// last returns the changes by operators, the oldest first, and the failures of servers.
+func (l *Live) last() ([]change, map[string]failure) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := slices.Clone(l.changes)
-	slices.Reverse(all)
-	return all
+	return slices.Clone(l.changes), maps.Clone(l.failures)
 }
 
 // failure is that of a server whose circuit is open.
@@ -146,32 +152,7 @@ type failure struct {
 	err   error
 }
 
-// failures are those of servers by address.
-type failures struct {
-	mu  sync.Mutex
-	all map[string]failure
-}
-
 const maxFailures = 256 // of servers
-
-// set notes the failure of a server, or that it answers again.
-func (f *failures) set(node string, why failure) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if why.since.IsZero() {
-		delete(f.all, node)
-	} else if f.all == nil {
-		f.all = map[string]failure{node: why}
-	} else if len(f.all) < maxFailures {
-		f.all[node] = why
-	}
-}
-
-func (f *failures) of(node string) failure {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.all[node]
-}
 
 // history is how many seconds a counter remembers.
 const history = 60

@@ -97,9 +97,9 @@ func TestLiveIsBounded(t *testing.T) {
 	}
 	series := 0
 	l.rates.minutes.Range(func(any, any) bool { series++; return true })
-	if series != maxMinutes || len(l.refused.now.counts) != maxCounts || len(l.failures.all) != maxFailures || len(l.changes) != maxChanges {
+	if series != maxMinutes || len(l.refused.now.counts) != maxCounts || len(l.failures) != maxFailures || len(l.changes) != maxChanges {
 		t.Errorf("%d series, %d keys, %d failures, %d changes",
-			series, len(l.refused.now.counts), len(l.failures.all), len(l.changes))
+			series, len(l.refused.now.counts), len(l.failures), len(l.changes))
 	}
 	denials := int64(0)
 	for _, one := range l.rates.read(time.Now().Add(time.Second)) {

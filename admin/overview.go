@@ -92,7 +92,7 @@ func (a *Admin) now(ctx context.Context) figures {
 	}
 	live := a.cfg.Live
 	if live == nil {
-		f.Servers = a.servers(new(Live))
+		f.Servers = a.servers(nil)
 		return f
 	}
 	f.IsLive = true
@@ -113,13 +113,14 @@ func (a *Admin) now(ctx context.Context) figures {
 			fmt.Sprintf("refused-%x", id.Sum64()), c.key, c.policy, c.Times, c.Over, percent(c.Times, most[0].Times),
 		})
 	}
-	f.Servers = a.servers(live)
+	changes, failures := live.last()
+	f.Servers = a.servers(failures)
 	f.WithoutRedis, f.Overloads = live.withoutRedis.minute(now), live.overloads.minute(now)
 	f.Lost, f.Failed = live.lost.minute(now), live.failed.minute(now)
 	if err := live.failure.Load(); err != nil {
 		f.FailedBy = inspect.Cause(*err)
 	}
-	for _, c := range live.last() {
+	for _, c := range slices.Backward(changes) {
 		row := changeRow{At: c.at, Operator: c.Operator, What: c.summary(), Failed: c.Err != nil}
 		if c.Key != (core.Key{}) {
 			row.Key = &c.Key
@@ -130,13 +131,13 @@ func (a *Admin) now(ctx context.Context) figures {
 }
 
 // servers returns the servers of Redis that this process has asked.
-func (a *Admin) servers(live *Live) (all []serverRow) {
+func (a *Admin) servers(failures map[string]failure) (all []serverRow) {
 	if a.hub.Nodes == nil {
 		return nil
 	}
 	for addr, open := range a.hub.Nodes() {
 		row := serverRow{Addr: cmp.Or(addr, "Redis"), Open: open}
-		if why := live.failures.of(addr); open {
+		if why := failures[addr]; open {
 			row.Since = why.since
 			if why.err != nil {
 				row.Why = inspect.Explain(why.err).Error()

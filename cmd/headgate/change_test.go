@@ -418,25 +418,18 @@ func TestEvict(t *testing.T) {
 		if r := evict("nobody"); r.code != exitNothing {
 			t.Errorf("unknown id: exit code %d: %s", r.code, r.err)
 		}
-		shown, _ := headgateJSON[showJSON](t, append([]string{"show", "acme/user-1"}, a.flags...)...)
-		id := ""
-		for _, h := range shown.Semaphores[0].Holders {
-			if h.Token == one.Token() {
-				id = h.ID
-			}
-		}
-		if r := evict(id); r.code != exitOK || !strings.Contains(r.out, "1 of 1 evicted") {
-			t.Errorf("%s: exit code %d: %s%s", id, r.code, r.out, r.err)
+		if r := evict(one.ID()); r.code != exitOK || !strings.Contains(r.out, "1 of 1 evicted") {
+			t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
 		}
 		lost(one)
-		if r := evict("--all", "--json"); r.code != exitOK || !strings.Contains(r.out, `"evicted": 1`) {
-			t.Errorf("all: exit code %d: %s%s", r.code, r.out, r.err)
+		if r := evict(two.ID(), "--json"); r.code != exitOK || !strings.Contains(r.out, `"evicted": 1`) {
+			t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
 		}
 		lost(two)
 		if other.Context().Err() != nil {
 			t.Error("the holder of another key has lost its lease")
 		}
-		if r := evict(); r.code != exitUsage || !strings.Contains(r.err, "either ids or --all") {
+		if r := evict(); r.code != exitUsage || !strings.Contains(r.err, "at least 3 arg") {
 			t.Errorf("no id: exit code %d: %s", r.code, r.err)
 		}
 	})
@@ -556,7 +549,7 @@ func TestRightsSuffice(t *testing.T) {
 		{[]int{1}, []string{"block", "acme/user-1", "logins", "--for", "1h"}},
 		{[]int{1, 5}, []string{"block", "--list", "logins"}},
 		{[]int{1}, []string{"block", "acme/user-1", "logins", "--lift"}},
-		{[]int{1, 2}, []string{"evict", "acme/user-1", "streams", "--all"}},
+		{[]int{1, 2}, []string{"evict", "acme/user-1", "streams", lease.ID()}},
 		{[]int{1}, []string{"ping"}},
 	} {
 		words := "reset on >secret ~hg:* &hg:*"

@@ -7,33 +7,29 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/core/semaphore"
-	"github.com/headgate/headgate/internal/inspect"
 )
 
 // evicting is the flags of evict.
 type evicting struct {
 	*app
 	changing
-	all bool
 }
 
 func newEvict(a *app) *cobra.Command {
 	e := evicting{app: a}
 	cmd := &cobra.Command{
-		Use:   "evict KEY SEMAPHORE (ID... | --all)",
+		Use:   "evict KEY SEMAPHORE ID...",
 		Short: "Take the slots of holders away",
 		Long: `Evict takes slots of a semaphore away from holders, whose leases are lost then,
-and removes waiters from the queue. Show tells their ids. --all evicts every
-holder at the key and below it, and no waiter.
+and removes waiters from the queue. Show tells their ids.
 
 The exit code is 5 if no id holds or waits.`,
 		Example:           "  headgate evict acme/user-1 streams 4T5NDRQXVDFYPX2GVJXOGYCYWM",
-		Args:              cobra.MinimumNArgs(2),
+		Args:              cobra.MinimumNArgs(3),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              action(e.run),
 	}
 	e.flags(cmd)
-	cmd.Flags().BoolVar(&e.all, "all", false, "evict all holders at the key and below it")
 	return cmd
 }
 
@@ -50,10 +46,7 @@ func (e *evicting) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	v := evictView{Key: formatKey(key), Semaphore: args[1], IDs: append([]string{}, args[2:]...)}
-	if e.all == (len(v.IDs) > 0) {
-		return usagef("evict needs either ids or --all: headgate show %s tells the ids", v.Key)
-	}
+	v := evictView{Key: formatKey(key), Semaphore: args[1], IDs: args[2:]}
 	l, err := e.open(ctx)
 	if err != nil {
 		return err
@@ -63,29 +56,12 @@ func (e *evicting) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return usagef("SEMAPHORE: %w", err)
 	}
-	i, err := inspect.New(inspect.Config{Gate: l.gate, Semaphores: []*semaphore.Semaphore{s}}, "headgate")
+	err = e.confirm(&e.changing, "Evict %d holders of %s at %s", len(v.IDs), v.Semaphore, v.Key)
 	if err != nil {
 		return err
 	}
-	if e.all {
-		slots, err := i.Slots(ctx, s, key)
-		if err != nil {
-			return err
-		}
-		for _, h := range slots.Holders {
-			if h.Own {
-				v.IDs = append(v.IDs, h.ID)
-			}
-		}
-	}
-	if len(v.IDs) > 0 {
-		err := e.confirm(&e.changing, "Evict %d holders of %s at %s", len(v.IDs), v.Semaphore, v.Key)
-		if err != nil {
-			return err
-		}
-		if v.Evicted, err = s.Evict(ctx, key, v.IDs...); err != nil {
-			return err
-		}
+	if v.Evicted, err = s.Evict(ctx, key, v.IDs...); err != nil {
+		return err
 	}
 	if e.json {
 		err = writeJSON(e.out, v)

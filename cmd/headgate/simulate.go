@@ -132,17 +132,17 @@ func (s *simulation) run(ctx context.Context, logs []string) (err error) {
 
 // outcome is what a simulation has found out.
 type outcome struct {
-	Plan   string
-	Logs   []string
-	Lines  int64
-	Faults accesslog.Faults
-	Where  string // the log of the first fault
+	Plan   string `json:"plan"`
+	Lines  int64  `json:"lines"`
+	Faulty int64  `json:"faulty_lines"`
 	*replay.Report
+	faults accesslog.Faults // of the first log that has some
+	where  string           // that log
 }
 
 // read replays the logs.
 func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) (*outcome, error) {
-	o := &outcome{Logs: logs}
+	o := new(outcome)
 	requests := 0
 	for _, log := range logs {
 		lines, faults, err := s.readOne(ctx, log, func(e *accesslog.Entry) error {
@@ -150,11 +150,10 @@ func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) 
 			return r.Decide(ctx, e)
 		})
 		o.Lines += lines
-		if o.Faults.Lines == 0 && faults.Lines > 0 {
-			o.Faults, o.Where = faults, log
-		} else {
-			o.Faults.Lines += faults.Lines
+		if o.Faulty == 0 {
+			o.faults, o.where = faults, log
 		}
+		o.Faulty += faults.Lines
 		if err != nil {
 			return nil, err
 		}
@@ -162,11 +161,11 @@ func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) 
 	switch {
 	case o.Lines == 0:
 		return nil, usagef("%s has no lines", strings.Join(logs, ", "))
-	case requests == 0 && o.Faults.Lines == 0:
+	case requests == 0 && o.Faulty == 0:
 		return nil, usagef("%s has no requests: all lines are empty", strings.Join(logs, ", "))
 	case requests == 0:
 		return nil, usagef("no line of %s is a request of a known format; line %d of %s is:\n%s",
-			strings.Join(logs, ", "), o.Faults.First, o.Where, o.Faults.Text)
+			strings.Join(logs, ", "), o.faults.First, o.where, o.faults.Text)
 	}
 	return o, nil
 }

@@ -125,7 +125,11 @@ func unstated(all []Stated, name string) error {
 
 // policyOf returns the policy that is stated.
 func policyOf(s *stated.Policy) (*core.Policy, error) {
-	limit, err := algorithmOf(s)
+	read := kinds[s.Kind]
+	if read == nil {
+		return nil, fmt.Errorf("inspect: %s is a limit that this version does not know", s.Kind)
+	}
+	limit, err := read(s)
 	if err != nil {
 		return nil, err
 	}
@@ -135,28 +139,12 @@ func policyOf(s *stated.Policy) (*core.Policy, error) {
 	})
 }
 
-func algorithmOf(s *stated.Policy) (core.Algorithm, error) {
-	switch s.Kind {
-	case "TokenBucket":
-		return figures[core.TokenBucket](s)
-	case "LeakyBucket":
-		return figures[core.LeakyBucket](s)
-	case "FixedWindow":
-		return figures[core.FixedWindow](s)
-	case "SlidingWindow":
-		return figures[core.SlidingWindow](s)
-	case "SlidingLog":
-		return figures[core.SlidingLog](s)
-	case "Block":
-		return figures[core.Block](s)
-	case "Unlimited":
-		return core.Unlimited{}, nil
-	case "DenyAll":
-		return core.DenyAll{}, nil
-	case "Calendar":
-		return calendarOf(s)
-	}
-	return nil, fmt.Errorf("inspect: %s is a limit that this version does not know", s.Kind)
+// kinds read the limits that programs state, by the names of their types.
+var kinds = map[string]func(*stated.Policy) (core.Algorithm, error){
+	"TokenBucket": figures[core.TokenBucket], "LeakyBucket": figures[core.LeakyBucket],
+	"FixedWindow": figures[core.FixedWindow], "SlidingWindow": figures[core.SlidingWindow],
+	"SlidingLog": figures[core.SlidingLog], "Block": figures[core.Block],
+	"Unlimited": figures[core.Unlimited], "DenyAll": figures[core.DenyAll], "Calendar": calendarOf,
 }
 
 func figures[A core.Algorithm](s *stated.Policy) (core.Algorithm, error) {

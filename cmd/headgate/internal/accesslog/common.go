@@ -12,12 +12,12 @@ import (
 //	client identity user [10/Oct/2000:13:55:36 -0700] "GET /a?b HTTP/1.0" 200 2326 ...
 //
 // A virtual host may stand before it, as in Apache's vhost_combined.
-func (p *parser) parseCommon(line []byte, e *Entry) error {
-	open := bytes.Index(line, []byte(" ["))
+func parseCommon(text []byte, e *Entry) error {
+	open := bytes.Index(text, []byte(" ["))
 	if open < 0 {
 		return errLine
 	}
-	head, rest := line[:open], line[open+2:]
+	head, rest := text[:open], text[open+2:]
 	client, head, ok := bytes.Cut(head, []byte{' '})
 	if !ok {
 		return errLine
@@ -27,17 +27,14 @@ func (p *parser) parseCommon(line []byte, e *Entry) error {
 	}
 	_, user, _ := bytes.Cut(head, []byte{' '}) // behind the identity
 	e.Client, e.User = known(client), known(user)
-	if len(rest) < len(p.stamp)+1 || rest[len(p.stamp)] != ']' {
+	stamp, rest, _ := bytes.Cut(rest, []byte{']'})
+	at, err := time.Parse("02/Jan/2006:15:04:05 -0700", string(stamp))
+	line, ok := quoted(rest)
+	if err != nil || !ok {
 		return errLine
 	}
-	if e.Time = p.time(rest[:len(p.stamp)]); e.Time <= 0 {
-		return errLine
-	}
-	quoted, _, ok := quoted(rest[len(p.stamp)+1:])
-	if !ok {
-		return errLine
-	}
-	e.Method, e.Path = request(quoted)
+	e.Time = at.UnixMicro()
+	e.Method, e.Path = request(line)
 	return nil
 }
 
@@ -63,22 +60,17 @@ func withoutPort(host []byte) []byte {
 	return host
 }
 
-// quoted returns the text in the first quotes of a line, and what is behind them. A quote in the
-// text has a backslash before it.
-func quoted(text []byte) (inside, after []byte, ok bool) {
-	i := bytes.IndexByte(text, '"')
-	if i < 0 {
-		return nil, nil, false
-	}
-	text = text[i+1:]
+// quoted returns the text in the first quotes of a line. A quote in the text has a backslash before it.
+func quoted(line []byte) (inside []byte, ok bool) {
+	_, text, _ := bytes.Cut(line, []byte{'"'})
 	for at := 0; ; at++ {
 		i := bytes.IndexByte(text[at:], '"')
 		if i < 0 {
-			return nil, nil, false
+			return nil, false
 		}
 		at += i
 		if at == 0 || text[at-1] != '\\' || evenBackslashes(text[:at]) {
-			return text[:at], text[at+1:], true
+			return text[:at], true
 		}
 	}
 }
@@ -121,18 +113,4 @@ func pathOf(target []byte) []byte {
 func isPort(text []byte) bool {
 	_, err := strconv.ParseUint(string(text), 10, 16)
 	return err == nil
-}
-
-// time returns the microseconds of a time such as 10/Oct/2000:13:55:36 -0700, or 0.
-func (p *parser) time(stamp []byte) int64 {
-	if p.micros > 0 && bytes.Equal(stamp, p.stamp[:]) {
-		return p.micros
-	}
-	t, err := time.Parse("02/Jan/2006:15:04:05 -0700", string(stamp))
-	if err != nil {
-		return 0
-	}
-	copy(p.stamp[:], stamp)
-	p.micros = t.UnixMicro()
-	return p.micros
 }

@@ -20,20 +20,14 @@ type Entry struct {
 // errLine is the error of a line that is no request of a known format.
 var errLine = errors.New("accesslog: no line of a known format")
 
-// parser parses lines. Lines of one second often follow each other, so it remembers the last time.
-type parser struct {
-	stamp  [26]byte // of the Common Log Format
-	micros int64    // of the stamp; 0 if there is none
-}
-
 // maxTime bounds the time of a request: the first microsecond of the year 2200. Limits count in
 // numbers below 2^53, and a replay in durations, which end in the year 2262.
 const maxTime = 7_258_118_400_000_000
 
 // parse fills in the entry of a line without its end.
-func (p *parser) parse(line []byte, e *Entry) error {
+func parse(line []byte, e *Entry) error {
 	*e = Entry{Line: e.Line}
-	read := p.parseCommon
+	read := parseCommon
 	if len(line) > 0 && line[0] == '{' {
 		read = parseJSON
 	}

@@ -28,7 +28,6 @@ func Read(
 	if err != nil {
 		return 0, faults, err
 	}
-	var p parser
 	for ctx.Err() == nil {
 		line, err := text.ReadSlice('\n')
 		isLong := errors.Is(err, bufio.ErrBufferFull)
@@ -43,7 +42,7 @@ func Read(
 		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
 			continue
 		}
-		if p.parse(line, &e) != nil {
+		if parse(line, &e) != nil {
 			faults.add(lines, line)
 		} else if err := f(&e); err != nil {
 			return lines, faults, err

@@ -5,57 +5,58 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
 )
 
 // Report is what became of the requests of a log.
 type Report struct {
-	First, Last time.Time // of the requests, in UTC
-	Requests    int64
-	Refused     int64
+	First    time.Time `json:"first"` // of the requests, in UTC
+	Last     time.Time `json:"last"`
+	Requests int64     `json:"requests"`
+	Refused  int64     `json:"refused"`
 	// Late are the requests that were earlier than one before them, and Latest is by how much at
 	// most.
-	Late    int64
-	Latest  time.Duration
-	Limits  []Limit  // by the names of their policies
-	Skipped []string // names of limits that are for one model alone
+	Late    int64         `json:"out_of_order"`
+	Latest  time.Duration `json:"-"`
+	Limits  []Limit       `json:"limits"`         // by the names of their policies
+	Skipped []string      `json:"skipped_limits"` // that are for one model alone
 	// Keys are those that were refused, the most refused first. Of more than maxKeys, those that came
 	// later are counted in OtherKeys alone.
-	Keys      []*Key
-	OtherKeys int64 // denials
+	Keys      []*Key `json:"keys"`
+	OtherKeys int64  `json:"denials_of_other_keys"`
 
 	byKey map[keyOf]*Key
 }
 
 // Limit is what one limit did.
 type Limit struct {
-	Policy    string
-	Algorithm core.Algorithm
-	Denied    int64
-	First     time.Time // denial, or zero
-	Exempt    int64     // requests without a part of its key
+	Policy string    `json:"policy"`
+	Admits string    `json:"limit"` // in words
+	Denied int64     `json:"denied"`
+	First  time.Time `json:"first_denial,omitzero"`
+	Exempt int64     `json:"requests_without_key"` // that lack a part of it
 }
 
 // Key is one key that a limit denied.
 type Key struct {
-	Policy      string
-	Key         core.Key
-	Denied      int64
-	First, Last time.Time
+	Policy string    `json:"policy"`
+	Key    string    `json:"key"` // as inspect.FormatKey writes it
+	Denied int64     `json:"denied"`
+	First  time.Time `json:"first_denial"`
+	Last   time.Time `json:"last_denial"`
 }
 
-type keyOf struct {
-	policy string
-	key    core.Key
-}
+type keyOf struct{ policy, key string }
 
 // maxKeys bounds the keys that a Report tells of.
 const maxKeys = 50_000
 
 func newReport(rules []*rule, skipped []string) Report {
-	r := Report{Skipped: skipped, byKey: make(map[keyOf]*Key)}
+	r := Report{Skipped: append([]string{}, skipped...), Keys: []*Key{}, byKey: make(map[keyOf]*Key)}
 	for _, rule := range rules {
-		r.Limits = append(r.Limits, Limit{Policy: rule.policy.Name(), Algorithm: rule.policy.Algorithm()})
+		r.Limits = append(r.Limits, Limit{
+			Policy: rule.policy.Name(), Admits: inspect.Describe(rule.policy.Algorithm()),
+		})
 	}
 	return r
 }
@@ -83,7 +84,7 @@ func (r *Report) refuse(one *Refusal) {
 			l.First = one.Time
 		}
 		l.Denied++
-		name := keyOf{d.Policy, d.Key}
+		name := keyOf{d.Policy, inspect.FormatKey(d.Key)}
 		k := r.byKey[name]
 		switch {
 		case k != nil:
@@ -91,7 +92,7 @@ func (r *Report) refuse(one *Refusal) {
 			r.OtherKeys++
 			continue
 		default:
-			k = &Key{Policy: d.Policy, Key: d.Key, First: one.Time}
+			k = &Key{Policy: name.policy, Key: name.key, First: one.Time}
 			r.byKey[name] = k
 			r.Keys = append(r.Keys, k)
 		}
@@ -104,6 +105,6 @@ func (r *Report) refuse(one *Refusal) {
 func (r *Report) sort() {
 	slices.SortFunc(r.Keys, func(a, b *Key) int {
 		return cmp.Or(cmp.Compare(b.Denied, a.Denied), a.First.Compare(b.First),
-			cmp.Compare(a.Key.String(), b.Key.String()), cmp.Compare(a.Policy, b.Policy))
+			cmp.Compare(a.Key, b.Key), cmp.Compare(a.Policy, b.Policy))
 	})
 }
