@@ -92,10 +92,12 @@ var inquiries = sync.Pool{New: func() any { return new(inquiry) }}
 func newInquiry(op algorithm.Operation, bound int64, began moment) *inquiry {
 	p := inquiries.Get().(*inquiry)
 	r := &p.whole[0]
-	*r = request.Request{Op: op, Bound: bound, Charges: r.Charges[:0], Buffer: r.Buffer, Work: r.Work}
 	*p = inquiry{
 		op: op, began: began, admitted: true,
-		place: p.place[:0], wire: p.wire[:0], whole: p.whole,
+		place: p.place[:0], wire: p.wire[:0],
+		whole: [1]request.Request{{
+			Op: op, Bound: bound, Charges: r.Charges[:0], Buffer: r.Buffer, Work: r.Work,
+		}},
 	}
 	return p
 }

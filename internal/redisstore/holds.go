@@ -44,7 +44,7 @@ func (b *batch) holds(r *request.Request) {
 	b.name(r.Hold)
 	set, receipt := int64(len(b.keys)), int64(1)
 	for i, c := range r.Charges {
-		receipt += int64(c.Limit.Fields())
+		receipt += int64(c.Fields)
 		at := int64(0)
 		if c.HoldFor > 0 {
 			set++

@@ -38,6 +38,10 @@ type Kind struct {
 	// Bucket is the label and the limit as lua/decide/buckets.lua reads them. It is empty if that
 	// script cannot decide on the state.
 	Bucket string
+	// Fields is the number of integers in the limit's part of a reply. Merges says that the limit is
+	// algorithm.Mergeable.
+	Fields int
+	Merges bool
 
 	Shadow bool // counts, and never denies
 	// HoldFor is how long units under the policy are held, in microseconds. It is 0 if they are
@@ -52,7 +56,8 @@ var hashes = maphash.MakeSeed()
 
 // KindOf returns the kind of the charges under a limit whose states have names that end in suffix.
 func KindOf(suffix string, l algorithm.Limit) *Kind {
-	k := &Kind{Suffix: suffix, Hash: maphash.String(hashes, suffix), Stored: suffix}
+	k := &Kind{Suffix: suffix, Hash: maphash.String(hashes, suffix), Stored: suffix, Fields: l.Fields()}
+	_, k.Merges = l.(algorithm.Mergeable)
 	if bucket, ok := l.(*algorithm.TokenBucket); ok {
 		k.Stored, k.Label = BundleSuffix, LabelOf(suffix)
 		if packed := bucket.Packed(); packed != "" {
@@ -194,12 +199,7 @@ func (r *Request) Admitted() bool {
 
 // Holds reports whether some charge is on a state that may have holds.
 func (r *Request) Holds() bool {
-	for _, c := range r.Charges {
-		if c.HoldFor > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Charges, func(c *Charge) bool { return c.HoldFor > 0 })
 }
 
 // Adjusts reports whether the adjustments of some charge count.
@@ -209,12 +209,7 @@ func (r *Request) Adjusts() bool {
 
 // Beside reports whether the state of some charge has holds or adjustments beside it.
 func (r *Request) Beside() bool {
-	for _, c := range r.Charges {
-		if c.Alone() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Charges, func(c *Charge) bool { return c.Alone() })
 }
 
 // Alone reports whether the request shares its script with no other.
@@ -233,7 +228,7 @@ func (r *Request) Words() int {
 	n := 1
 	if !r.Op.Corrects() {
 		for _, c := range r.Charges {
-			n += c.Limit.Fields()
+			n += c.Fields
 			if c.Adjusts {
 				n++
 			}
@@ -257,7 +252,7 @@ func (r *Request) Settle(reply []int64) (rest []int64, ok bool) {
 	if r.Unseeded = r.IsUnseeded(reply); r.Unseeded {
 		return nil, true
 	}
-	if len(reply) < r.Words() {
+	if len(reply) == 0 {
 		return nil, false
 	}
 	r.Verdict, reply = reply[0], reply[1:]
@@ -265,8 +260,10 @@ func (r *Request) Settle(reply []int64) (rest []int64, ok bool) {
 		return reply, true
 	}
 	for i, c := range r.Charges {
-		n := c.Limit.Fields()
-		c.Reply, reply = reply[:n:n], reply[n:]
+		if len(reply) < c.Fields {
+			return nil, false
+		}
+		c.Reply, reply = reply[:c.Fields:c.Fields], reply[c.Fields:]
 		c.Fits = r.Verdict&(1<<i) == 0
 		c.Spent = 0
 		if c.Receipt() != 0 {
@@ -365,8 +362,7 @@ func (r *Request) Merges() bool {
 		return false
 	}
 	for _, c := range r.Charges {
-		_, ok := c.Limit.(algorithm.Mergeable)
-		if !ok || c.Shadow || c.HoldFor > 0 || c.Adjusts ||
+		if !c.Merges || c.Shadow || c.HoldFor > 0 || c.Adjusts ||
 			c.Units < 1 || c.Units > min(maxMerged, c.Limit.Capacity()) {
 			return false
 		}
