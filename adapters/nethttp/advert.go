@@ -20,7 +20,6 @@ type advert struct {
 type advertised struct {
 	policies string // RateLimit-Policy of most requests
 	caps     string // the caps in it, with their own limits
-	slot     *Slot  // or nil
 }
 
 func advertise(p *core.Policy) advert {

@@ -78,5 +78,5 @@ func (a *Admission) capMembers() string {
 	case !a.derived.ownCaps:
 		return a.guard.caps
 	}
-	return a.guard.slot.advertise(a.derived.caps)
+	return a.guard.cfg.Slot.advertise(a.derived.caps)
 }

@@ -85,7 +85,7 @@ func (g *Guard) useRule(r *Rule) {
 // useSlot keeps a copy of the configuration of the slot.
 func (g *Guard) useSlot(s Slot) {
 	s.Caps = slices.Clone(s.Caps)
-	g.cfg.Slot, g.slot = &s, &s
+	g.cfg.Slot = &s
 	g.caps = s.advertise(nil)
 }
 

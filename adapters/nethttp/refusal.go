@@ -62,22 +62,17 @@ type problem struct {
 
 func (f Refusal) problem(a *Admission, h http.Header) problem {
 	p := problem{
-		Type: AboutBlank, Title: a.StatusText(), Status: a.Status(), Detail: a.Detail(),
+		Type: AboutBlank, Title: a.StatusText(), Status: a.Status(), Detail: a.Detail(), Violated: a.Violated(),
 	}
 	name, title := "", ""
 	switch {
 	case a.denied == blocked:
 		name, title = "abnormal-usage-detected", "Abnormal Usage Detected"
-		p.Violated = a.Violated()
 	case a.overloaded:
 		name, title = "temporary-reduced-capacity", "Temporary Reduced Capacity"
-		p.Violated = a.Violated()
 	case a.Full() != nil, a.denied == exhausted:
 		name, title = "quota-exceeded", "Quota Exceeded"
-		p.Violated = a.Violated()
-	case a.denied != notDenied: // no quota is exceeded, and the draft has no type for it
-		p.Violated = a.Violated()
-	}
+	} // the draft has no type for other denials: no quota is exceeded
 	if name != "" && f.ProblemBase != AboutBlank {
 		p.Type, p.Title = cmp.Or(f.ProblemBase, draftProblemBase)+name, title
 	}

@@ -155,13 +155,9 @@ func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, by []*cha
 func (x *Exchange) policyUsages(
 	r *http.Request, charges []core.Charge, by []*charger,
 ) ([]policyUsage, error) {
-	results, err := x.peek(r, charges)
+	all, err := x.peek(r, charges)
 	if err != nil {
 		return nil, err
-	}
-	all := make([]policyUsage, 0, len(charges))
-	for _, result := range results {
-		all = append(all, policyUsageOf(result))
 	}
 	for i, c := range by {
 		if c.policy == c.rule.Policy && c.rule.kept != nil {
@@ -200,7 +196,7 @@ func (x *Exchange) addLast(
 }
 
 // peek asks about charges that spend nothing, as many as there are.
-func (x *Exchange) peek(r *http.Request, charges []core.Charge) (all []core.Result, err error) {
+func (x *Exchange) peek(r *http.Request, charges []core.Charge) (all []policyUsage, err error) {
 	for some := range slices.Chunk(charges, core.MaxCharges) {
 		d, err := x.guard.cfg.Gate.Peek(r.Context(), some...)
 		if err != nil {
@@ -210,7 +206,7 @@ func (x *Exchange) peek(r *http.Request, charges []core.Charge) (all []core.Resu
 			return nil, d.Cause
 		}
 		for _, result := range d.Results() {
-			all = append(all, result)
+			all = append(all, policyUsageOf(result))
 		}
 	}
 	return all, nil
