@@ -85,7 +85,7 @@ func (c *counts) usage(beside, imageOut bool) Usage {
 	in, out, total := c.sums()
 	reasoning, apart := c.reasoning(out)
 	read, write := n[readCount], max(n[writeCount], n[shortCount]+n[longCount])
-	cached, extra := read+write, total-in-out
+	cached, extra := read+write, total-in-out-n[besideInputCount]
 	beside = beside || read > in // a part is not more than all of it
 	switch {
 	case apart:

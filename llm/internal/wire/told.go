@@ -123,8 +123,9 @@ func numbersAt(at string) map[string]string {
 	in, out := at+".{"+inDetails+"}", at+".{"+outDetails+"}"
 	written := "{" + in + "," + at + "}.{cache_creation,cache_creation_token_details}"
 	return map[string]string{
-		"input": at + ".{prompt_tokens,input_tokens}",
-		"cache_read": in + ".cached_tokens " + // DeepSeek's hits are the same tokens
+		"input":        at + ".{prompt_tokens,input_tokens}",
+		"input_beside": at + ".connector_tokens", // Mistral's, of what its tools have read
+		"cache_read": in + ".{cached_tokens,cache_read_input_tokens} " + // DeepSeek's hits are the same tokens
 			at + ".{cached_tokens,num_cached_tokens,prompt_cache_hit_tokens,cache_read_input_tokens}",
 		"cache_write": in + ".{cache_write_tokens,cache_creation_input_tokens," +
 			"cache_creation_tokens} " + at + ".cache_creation_input_tokens",
@@ -154,14 +155,14 @@ func usageAt(at string) map[string]string {
 
 		"unit:web_search": at + ".{server_tool_use,server_tool_use_details," +
 			"prompt_tokens_details}.web_search_requests " + // the last one is LiteLLM's
-			at + ".num_search_queries " + calls + ".web_search_calls",
+			at + ".{num_search_queries,connectors.web_search} " + calls + ".web_search_calls",
 		"unit:web_fetch":        at + ".server_tool_use.web_fetch_requests",
 		"unit:x_search":         calls + ".x_search_calls",
 		"unit:source":           at + ".num_sources_used", // of xAI's old search
 		"milli:audio_ms":        at + ".prompt_audio_seconds",
 		"unit:file_search":      calls + ".file_search_calls",
 		"unit:document_search":  calls + ".document_search_calls",
-		"unit:code_interpreter": calls + ".code_interpreter_calls",
+		"unit:code_interpreter": calls + ".code_interpreter_calls " + at + ".connectors.code_interpreter",
 		"unit:image_generation": calls + ".image_generation_calls",
 		"unit:citation_tokens":  at + ".citation_tokens",
 		"unit:mcp":              calls + ".mcp_calls",
@@ -172,7 +173,7 @@ func usageAt(at string) map[string]string {
 		"label:speed":        at + ".speed",
 		"label:geo":          at + ".inference_geo",
 
-		"cost":          at + ".{cost,cost.total_cost}",
+		"cost":          at + ".{cost,cost.total_cost,estimated_cost}", // the last one is DeepInfra's
 		"cost_upstream": at + ".cost_details.upstream_inference_cost",
 		"cost_own_key":  at + ".is_byok",
 		"cost_ticks":    at + ".cost_in_usd_ticks",
@@ -182,6 +183,9 @@ func usageAt(at string) map[string]string {
 		"named": at + ".{" + inDetails + "}.{text_tokens,video_tokens,cached_tokens_details.text_tokens} " +
 			at + ".{" + outDetails + "}.{accepted_prediction_tokens,rejected_prediction_tokens} " +
 			at + ".{queue_time,prompt_time,completion_time,total_time,prompt_cache_miss_tokens," +
+			"time_to_first_token,start_time,end_time,total_latency,total_tokens_per_sec,acceptance_rate," +
+			"completion_tokens_per_sec,completion_tokens_after_first_per_sec," +
+			"completion_tokens_after_first_per_sec_first_ten,completion_tokens_after_first_per_sec_graph," +
 			"server_tool_use_details.tool_calls_requested} " +
 			at + ".{cost,cost_details,x_details,context_details,fallback_credit}.**",
 	})
