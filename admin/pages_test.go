@@ -281,38 +281,6 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// A request waits for a slot only where requests have a MaxWait. Otherwise it is refused.
-func TestFullSlots(t *testing.T) {
-	const waits, refused, unknown = "A request for a slot waits", "A request for a slot is refused: none is free",
-		"No slot is free A request waits if its Slot has a MaxWait."
-	for _, tt := range []struct {
-		name string
-		wait []time.Duration // of the requests that have asked
-		want string
-	}{
-		{"no MaxWait", []time.Duration{0, 0}, refused},
-		{"a MaxWait", []time.Duration{time.Second, time.Millisecond}, waits},
-		{"both", []time.Duration{0, time.Millisecond}, unknown},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			g := gatetest.Memory(t, core.Config{})
-			streams, caps := newSemaphore(t, g, "streams"), []semaphore.Cap{{Key: newKey(t, "acme"), Limit: 1}}
-			for _, wait := range tt.wait {
-				if l, err := streams.Acquire(t.Context(), semaphore.Request{Caps: caps, MaxWait: wait}); err == nil {
-					defer func() { _ = l.Release(context.Background()) }()
-				} else if !errors.Is(err, semaphore.ErrFull) {
-					t.Fatal(err)
-				}
-			}
-			s := newSite(t, admin.Config{Gate: g, Semaphores: []*semaphore.Semaphore{streams}})
-			page := squeeze(s.get("subject", "key", "acme"))
-			for _, one := range []string{waits, refused, unknown} {
-				gatetest.Equal(t, strings.Contains(page, one), one == tt.want, "%q: %s", one, page)
-			}
-		})
-	}
-}
-
 // localRequest returns a request whose RequestURI is a path, as a server reads it.
 func localRequest(method, path string) *http.Request {
 	r := httptest.NewRequest(method, path, nil)

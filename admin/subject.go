@@ -25,8 +25,6 @@ type subjectView struct {
 	At      time.Time
 	Writes  bool
 	Several bool // limits would deny
-	Waits   bool // for a slot, where only slots are missing
-	Rejects bool // because a slot is missing
 	Why     inspect.Verdict
 	// Unknown says in a few words why the answer, or a part of it, is not known. Outage is why failure
 	// modes decide, and Faults why parts are missing.
@@ -108,11 +106,6 @@ func (a *Admin) look(r *http.Request) (v subjectView, status int) {
 // fill fills in how a subject stands.
 func (v *subjectView) fill(a *Admin, s *inspect.Subject) {
 	v.doubt(a, s)
-	for _, r := range s.Why.Reasons {
-		if r.Slots != nil {
-			v.Waits, v.Rejects = v.Waits || r.Slots.Waits, v.Rejects || r.Slots.Refuses
-		}
-	}
 	v.Several = len(s.Why.Reasons) > 1 && s.Why.Reasons[1].Slots == nil
 	for _, t := range s.Tenants {
 		row := tenantRow{Tenant: t}

@@ -39,7 +39,7 @@ where programs would not heed it: --force does it nevertheless.`,
   headgate adjust acme tokens --raise 50000 --until 72h --id ticket-4711`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              action(j.run),
+		RunE:              a.action(j.run),
 	}
 	j.planned.flags(cmd)
 	j.changing.flags(cmd)

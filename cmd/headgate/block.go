@@ -37,7 +37,7 @@ there. The exit code is 5 if --lift finds no block.`,
   headgate block --list logins`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              action(b.run),
+		RunE:              a.action(b.run),
 	}
 	b.flags(cmd)
 	f := cmd.Flags()

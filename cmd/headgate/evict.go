@@ -27,7 +27,7 @@ The exit code is 5 if no id holds or waits.`,
 		Example:           "  headgate evict acme/user-1 streams 4T5NDRQXVDFYPX2GVJXOGYCYWM",
 		Args:              cobra.MinimumNArgs(3),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              action(e.run),
+		RunE:              a.action(e.run),
 	}
 	e.flags(cmd)
 	return cmd

@@ -3,8 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/inspect"
 )
 
 // pinged is the answer of ping.
@@ -34,7 +33,7 @@ The exit code is 1 if something keeps limits from working. A right that only
 some part of Headgate needs is a warning.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              action(a.ping),
+		RunE:              a.action(a.ping),
 	}
 }
 
@@ -67,16 +66,13 @@ func (a *app) ping(ctx context.Context, _ []string) error {
 		p.Findings = append(p.Findings, s.findings...)
 		p.Findings = append(p.Findings, s.refusals(l.prefix, isCluster)...)
 	}
-	err = l.gate.Ping(ctx)
-	if err != nil && !p.knows(err) {
+	p.OK = !slices.ContainsFunc(p.Findings, finding.isError)
+	if err := l.gate.Ping(ctx); err != nil && p.OK {
+		p.OK = false
 		text := strings.TrimPrefix(err.Error(), core.ErrMisconfigured.Error()+": ")
 		p.Findings = append(p.Findings, finding{Level: "error", Problem: text, Advice: adviceOn(err)})
 	}
-	p.OK = true
-	for _, f := range p.Findings {
-		p.OK = p.OK && f.Level != "error"
-	}
-	if err := a.showPing(&p, isCluster); err != nil {
+	if err := a.showPing(&p); err != nil {
 		return err
 	}
 	if !p.OK {
@@ -85,20 +81,7 @@ func (a *app) ping(ctx context.Context, _ []string) error {
 	return nil
 }
 
-// knows reports whether a finding says already what Gate.Ping says: that a right is missing.
-func (p *pinged) knows(err error) bool {
-	if !errors.Is(err, core.ErrMisconfigured) || !inspect.IsRefusal(err.Error()) {
-		return false
-	}
-	for _, s := range p.Servers {
-		if len(s.rights.missing(features[0])) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func (a *app) showPing(p *pinged, isCluster bool) error {
+func (a *app) showPing(p *pinged) error {
 	if a.json {
 		return writeJSON(a.out, p)
 	}
@@ -108,21 +91,6 @@ func (a *app) showPing(p *pinged, isCluster bool) error {
 	for _, s := range p.Servers {
 		t.add(s.Address, orDash(s.Product), orDash(s.Version), orDash(s.Role), orDash(s.Mode),
 			orDash(s.Memory), orDash(s.User), time.Duration(s.RTT).Round(time.Microsecond))
-	}
-	_ = t.Flush()
-	fmt.Fprintln(a.out)
-	t = newTable(a.out, "RIGHTS FOR", "STATE")
-	for _, f := range features {
-		if f.cluster && !isCluster {
-			continue
-		}
-		state := "ok"
-		for _, s := range p.Servers {
-			if missing := s.rights.missing(f); len(missing) > 0 {
-				state = "missing: " + strings.Join(missing, ", ")
-			}
-		}
-		t.add(f.name, state)
 	}
 	_ = t.Flush()
 	if len(p.Findings) > 0 {

@@ -35,7 +35,7 @@ keeps nothing of the key.`,
 		Example:           "  headgate reset acme/user-1 --policy api",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              action(r.run),
+		RunE:              a.action(r.run),
 	}
 	r.flags(cmd)
 	cmd.Flags().StringSliceVar(&r.policies, "policy", nil, "policies to reset (all)")

@@ -101,11 +101,10 @@ changed); 2 the command line or a file is wrong; 3 Redis does not answer;
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          asUsage(cobra.NoArgs),
+		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("headgate {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "write JSON")
 	a.connection.flags(root)
@@ -113,36 +112,16 @@ changed); 2 the command line or a file is wrong; 3 Redis does not answer;
 		newPing(a), newShow(a), newWhy(a), newReset(a), newAdjust(a), newBlock(a), newEvict(a),
 		newSimulate(a),
 	)
-	for _, c := range root.Commands() {
-		c.Args, c.RunE = asUsage(c.Args), a.starts(c.RunE)
-	}
 	return root
 }
 
-// action makes a func the action of a command.
-func action(
+// action makes a func the action of a command. What goes wrong before it is the command line's fault.
+func (a *app) action(
 	run func(context.Context, []string) error,
-) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args) }
-}
-
-// starts notes that a command has begun.
-func (a *app) starts(
-	run func(*cobra.Command, []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.started = true
-		return run(cmd, args)
-	}
-}
-
-// asUsage makes errors of the arguments errors of the command line.
-func asUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usagef("%w\nUsage: %s", err, cmd.UseLine())
-		}
-		return nil
+		return run(cmd.Context(), args)
 	}
 }
 

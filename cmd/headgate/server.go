@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -39,6 +38,8 @@ type finding struct {
 	Advice  string `json:"advice,omitempty"`
 }
 
+func (f finding) isError() bool { return f.Level == "error" }
+
 // products are what INFO calls the servers that are not Redis.
 var products = []struct{ field, name string }{
 	{"valkey_version", "Valkey"}, {"dragonfly_version", "Dragonfly"}, {"garnet_version", "Garnet"},
@@ -64,26 +65,16 @@ func servers(ctx context.Context, l *link) (all []*server, err error) {
 func masters(
 	ctx context.Context, c *redis.ClusterClient, prefix string,
 ) (all []*server, err error) {
-	var mu sync.Mutex // ForEachMaster calls side by side
-	names := make(map[string]bool)
-	err = c.ForEachMaster(ctx, func(_ context.Context, one *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		names[one.Options().Addr] = true
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
+	known := make(map[string]bool)
 	const enough = 10_000 // hash slots are 16,384, and a server has many
-	for i := 0; i < enough && len(all) < len(names); i++ {
+	for i := range enough {
 		key := fmt.Sprintf("%s{ping-%d}:rights", prefix, i)
 		one, err := c.MasterForKey(ctx, key)
 		if err != nil {
 			return nil, err
 		}
-		if address := one.Options().Addr; names[address] {
-			names[address] = false
+		if address := one.Options().Addr; !known[address] {
+			known[address] = true
 			all = append(all, &server{Address: address, client: one, key: key})
 		}
 	}

@@ -37,7 +37,7 @@ The exit code is 5 if nothing is there.`,
 		Example:           "  headgate show acme/user-1\n  headgate show acme --below --json",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              action(s.run),
+		RunE:              a.action(s.run),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&s.below, "below", false, "also show the keys below this one")

@@ -45,7 +45,7 @@ skipped. Every request costs 1. Caps, and limits for one model, are left out.`,
   headgate simulate access.log.gz --plan plans.yaml --name pro \
     --key ip --key tenant=user --path login=/login --refusals refusals.json`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: action(s.run),
+		RunE: a.action(s.run),
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.plan, "plan", "", "file of plans, see docs/plans.md (required)")

@@ -40,7 +40,7 @@ limit is not known.`,
 		Example:           "  headgate why acme/user-1\n  headgate why acme/user-1 --policies plans.yaml --name pro",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              action(w.run),
+		RunE:              a.action(w.run),
 	}
 	w.flags(cmd)
 	cmd.Flags().StringSliceVar(
@@ -196,13 +196,11 @@ func verdictOf(s *inspect.Subject) *verdictView {
 
 func (w *explaining) print(v *verdictView) {
 	plan := ""
-	switch {
-	case v.Plan != "" && v.Override:
-		plan = " under plan " + v.Plan + " and its override"
-	case v.Plan != "":
+	if v.Plan != "" {
 		plan = " under plan " + v.Plan
-	case v.Override:
-		plan = " under the override"
+	}
+	if v.Override {
+		plan += " with its override"
 	}
 	switch {
 	case v.Passes:

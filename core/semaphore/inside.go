@@ -30,9 +30,3 @@ func (inside) Entries(
 ) (now int64, entries []lease.Entry, err error) {
 	return s.slots.entries(ctx, key)
 }
-
-// Waits reports whether requests with a MaxWait have asked a semaphore in this process, and whether
-// ones without have.
-func (inside) Waits(s *Semaphore) (waits, refuses bool) {
-	return s.waits.Load(), s.refuses.Load()
-}

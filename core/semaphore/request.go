@@ -89,12 +89,8 @@ func (r *Request) lease(s *Semaphore) (lease.Request, error) {
 	if r.MaxWait < 0 {
 		return q, fmt.Errorf("%w: MaxWait is %v: it must not be negative", ErrRequest, r.MaxWait)
 	}
-	asked := &s.refuses
 	if r.MaxWait > 0 {
-		q.Waiters, asked = int64(s.cfg.MaxWaiters), &s.waits
-	}
-	if !asked.Load() { // a store that changes nothing costs the other cores as much as one that does
-		asked.Store(true)
+		q.Waiters = int64(s.cfg.MaxWaiters)
 	}
 	if len(r.Caps) == 0 || len(r.Caps) > maxCaps {
 		return q, fmt.Errorf("%w: %d caps, 1 to %d are possible", ErrRequest, len(r.Caps), maxCaps)

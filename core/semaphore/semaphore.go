@@ -93,8 +93,6 @@ type Semaphore struct {
 	abandon  func(*request.Slot) // abandonSlot, bound once for all calls
 	notify   func(keeper.Notice) // notice, bound once for all leases
 	meanHold atomic.Int64        // mean of the slots that this process has released, in microseconds
-	// waits says that a request with a MaxWait has asked, and refuses that one without has.
-	waits, refuses atomic.Bool
 }
 
 // New returns a Semaphore, or every fault of the configuration at once.

@@ -60,34 +60,27 @@ func IsQuota(a core.Algorithm) bool {
 func (i *Inspector) Give(
 	ctx context.Context, p *core.Policy, key core.Key, units int64, id string,
 ) (given int64, err error) {
-	c, err := i.charge(ctx, p, key)
+	l, err := i.Limit(ctx, p, key)
 	if err != nil {
 		return 0, err
 	}
-	quota, before := IsQuota(i.algorithm(c)), core.Result{}
-	if holds := p.Hold() > 0 && units > 0; quota || holds {
-		if before, err = i.result(ctx, c); err != nil {
-			return 0, err
-		}
-		if holds { // what is held comes back to those that hold it
-			if units = min(units, before.Used-before.Held); units <= 0 {
-				return 0, nil
-			}
+	used := l.Result.Used
+	if p.Hold() > 0 && units > 0 { // what is held comes back to those that hold it
+		if units = min(units, used-l.Result.Held); units <= 0 {
+			return 0, nil
 		}
 	}
-	if !quota {
+	c := l.Charge()
+	if !IsQuota(l.Algorithm) {
 		return core.Inside(hub.Pass{}).Give(ctx, i.cfg.Gate, c, units)
 	}
 	applied, err := i.cfg.Gate.Adjust(ctx, core.Adjustment{
 		ID: id, Policy: p, Key: key, Limit: c.Limit, Units: -units,
 	})
-	switch {
-	case err != nil || !applied:
+	if err != nil || !applied {
 		return 0, err
-	case units < 0:
-		return units, nil
 	}
-	return min(units, before.Used), nil
+	return min(units, used), nil
 }
 
 // Gave says what a Give has done to a key, with the key as at.
@@ -99,26 +92,6 @@ func Gave(at string, p *core.Policy, given int64) string {
 		return fmt.Sprintf("%s was charged %s of %s.", at, Number(-given), p.Name())
 	}
 	return fmt.Sprintf("%s got %s of %s back.", at, Number(given), p.Name())
-}
-
-func (i *Inspector) algorithm(c core.Charge) core.Algorithm {
-	if c.Limit != nil {
-		return c.Limit
-	}
-	return c.Policy.Algorithm()
-}
-
-// result returns how the key of a charge stands.
-func (i *Inspector) result(ctx context.Context, c core.Charge) (r core.Result, err error) {
-	c.Cost = core.NoCost
-	d, err := i.cfg.Gate.Peek(ctx, c)
-	if err == nil {
-		err = d.Cause
-	}
-	if err != nil {
-		return r, err
-	}
-	return d.At(0), nil
 }
 
 // Raise raises the limit of a key by some units until a time, or takes an earlier raise with that

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -26,7 +27,8 @@ var asks = core.Charge{
 // Pulse asks Redis whether it decides, without spending anything.
 func (i *Inspector) Pulse(ctx context.Context) (p Pulse, err error) {
 	start := time.Now()
-	if _, err := i.result(ctx, asks); err != nil {
+	d, err := i.cfg.Gate.Peek(ctx, asks)
+	if err = cmp.Or(err, d.Cause); err != nil {
 		return p, err
 	}
 	p.Decision = time.Since(start).Round(time.Microsecond)

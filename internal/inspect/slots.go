@@ -24,9 +24,6 @@ type Slots struct {
 	// Waiters are those below the outermost part of the key, by their keys and in the order in which
 	// they are served.
 	Waiters []Waiter
-	// Waits says that somebody waits, or that requests with a MaxWait have asked in this process, and
-	// Refuses that ones without have.
-	Waits, Refuses bool
 }
 
 // Cap is how one key stands at a semaphore.
@@ -125,8 +122,6 @@ func (i *Inspector) Slots(
 		})
 	}
 	s.dropUnknown()
-	waits, refuses := semaphore.Inside(hub.Pass{}).Waits(sem)
-	s.Waits, s.Refuses = waits || len(s.Waiters) > 0, refuses
 	return s, nil
 }
 
