@@ -3,6 +3,7 @@ package outbound
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/outbound/internal/signal"
@@ -14,16 +15,23 @@ import (
 // It spends units until a limit that is lower by what is left is reached, in one step. So of any
 // number of responses, at any number of replicas, the lowest count holds, and none counts twice.
 func (p *pass) lower(told []signal.Remaining, status int) {
-	for _, r := range told {
-		for i, rule := range p.x.ruled {
-			switch by := p.by.At(i); {
+	for i, rule := range p.x.ruled {
+		by, wait := p.by.At(i), time.Duration(0)
+		left := by.Remaining
+		for _, r := range told {
+			switch {
 			case rule.Limit != r.Name:
 			case r.Remaining == 0 && r.Reset > 0 && !r.Refills:
-				s := signal.Signal{Reason: signal.Slow, Wait: r.Reset}
-				p.x.coolKey(rule.cooldown, status, s, p.sent)
-			case by.Known && by.Source != core.SourceLocal && r.Remaining < by.Remaining:
-				p.x.lowerTo(r.Remaining, p.x.charges[i])
+				wait = max(wait, r.Reset)
+			default:
+				left = min(left, r.Remaining)
 			}
+		}
+		if wait > 0 {
+			p.x.coolKey(rule.cooldown, status, signal.Signal{Reason: signal.Slow, Wait: wait}, p.sent)
+		}
+		if by.Known && by.Source != core.SourceLocal && left < by.Remaining {
+			p.x.lowerTo(left, p.x.charges[i])
 		}
 	}
 }

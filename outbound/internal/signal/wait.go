@@ -19,19 +19,30 @@ func (r *response) now() time.Time {
 	return r.received
 }
 
+// until returns the time until a moment, in seconds since 1970: by the server's clock, or by ours if
+// that is far from the moment and ours is not.
+func (r *response) until(moment float64) time.Duration {
+	left := func(now time.Time) float64 { return moment - float64(now.UnixMicro())/1e6 }
+	theirs, ours := left(r.now()), left(r.received)
+	if math.Abs(theirs) > MaxWait.Seconds() && math.Abs(ours) < MaxWait.Seconds() {
+		return bounded(ours)
+	}
+	return bounded(theirs)
+}
+
 // moment returns the time until the moment that a value states: as a moment in any usual form, as a
 // duration such as 6m0s, or as seconds from now. It is 0 if the value says nothing, or a moment that
 // is past.
-func moment(value string, now time.Time) time.Duration {
+func (r *response) moment(value string) time.Duration {
 	if n, ok := number(value); ok {
-		return fromNumber(n, now)
+		return r.fromNumber(n)
 	}
 	if d, ok := duration(value); ok {
 		return d
 	}
 	for _, layout := range layouts {
 		if t, err := time.Parse(layout, value); err == nil {
-			return bounded(t.Sub(now).Seconds())
+			return r.until(float64(t.UnixMicro()) / 1e6)
 		}
 	}
 	return 0
@@ -57,14 +68,14 @@ const (
 )
 
 // fromNumber reads seconds, or a moment since 1970 in seconds, milliseconds or microseconds.
-func fromNumber(n float64, now time.Time) time.Duration {
+func (r *response) fromNumber(n float64) time.Duration {
 	if n < epoch || n > farthest {
 		return bounded(n)
 	}
 	for n >= epoch*1000 {
 		n /= 1000
 	}
-	return bounded(n - float64(now.UnixMicro())/1e6)
+	return r.until(n)
 }
 
 // bounded returns seconds as a wait between 0 and MaxWait, rounded up to a microsecond.
@@ -92,7 +103,7 @@ func duration(value string) (time.Duration, bool) {
 // own. Proxies join values to lists.
 func (r *response) longest(values []string, unit string) (most time.Duration) {
 	for _, part := range parts(values) {
-		most = max(most, moment(strings.TrimSpace(part)+unit, r.now()))
+		most = max(most, r.moment(strings.TrimSpace(part)+unit))
 	}
 	return most
 }
