@@ -45,7 +45,9 @@ func (Draft11) WriteHeaders(h http.Header, a *Admission) {
 			limits = appendInteger(append(limits, ";t="...), ceilSeconds(r.NextAfter))
 		}
 	}
-	policies = appendMember(policies, a.capMembers())
+	if a.capped {
+		policies = appendMember(policies, a.capMembers())
+	}
 	if len(policies) == 0 {
 		return
 	}
@@ -72,11 +74,8 @@ func (a *Admission) add(h http.Header, i int, name, value string) {
 
 // capMembers returns the members of RateLimit-Policy for the caps.
 func (a *Admission) capMembers() string {
-	switch {
-	case !a.capped:
-		return ""
-	case !a.derived.ownCaps:
-		return a.guard.caps
+	if a.derived.ownCaps {
+		return a.guard.cfg.Slot.advertise(a.derived.caps)
 	}
-	return a.guard.cfg.Slot.advertise(a.derived.caps)
+	return a.guard.caps
 }
