@@ -67,7 +67,7 @@ func inserts(name string) []string {
 			"algorithm/token_bucket.lua", "algorithm/window.lua", "decide/put.lua",
 		}
 	case "admit/admit.lua":
-		return []string{"admit/holds.lua", "admit/adjustments.lua"}
+		return []string{"admit/holds.lua", "admit/adjustments.lua", "admit/adjust.lua"}
 	case "lease/lease.lua":
 		return []string{
 			"lease/idle.lua", "lease/record.lua", "lease/grant.lua", "lease/share.lua",

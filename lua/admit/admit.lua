@@ -162,15 +162,23 @@ local function admit()
   return slot and append(reply, slot) or reply
 end
 
---: holds
-
-local step = operation == 'hold' and hold or operation == 'settle' and settle or operation == 'renew' and renew or admit
+-- Closures cost more than what they do here, so only those are made that the request may use.
+local step, sweep, keep = admit, nil, nil
+if count > 0 then
+  --: holds
+  step = operation == 'hold' and hold or operation == 'settle' and settle or operation == 'renew' and renew or admit
+end
 if adjusted > 0 then
   --: adjustments
-  step = ({adjust = adjust, atleast = at_least, ask = ask})[adjustments[1]] or step
+  if adjustments[1] ~= '' then
+    --: adjust
+    step = ({adjust = adjust, atleast = at_least, ask = ask})[adjustments[1]]
+  end
   if raise() then
     return {-2}
   end
 end
-sweep()
+if sweep then
+  sweep()
+end
 return step()

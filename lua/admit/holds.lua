@@ -19,7 +19,7 @@ end
 
 -- sweep gives back what holds have ended, at most 1000 of all states. A hold of a log counts for one
 -- in twenty of the entries that its refund may rewrite.
-local function sweep()
+function sweep()
   local gives, ended, room, time = {}, {}, 1000, count > 0 and text(now)
   for at = from, count, stride do
     if holds[at + 2] ~= '0' then
@@ -53,7 +53,7 @@ local function sweep()
 end
 
 -- keep lets the holds of a charge outlive its state, and one that ends in that many microseconds.
-local function keep(at, micros)
+function keep(at, micros)
   local set = KEYS[holds[at + 2] + 0]
   local left = call('PTTL', set)
   if left ~= -2 then
