@@ -257,7 +257,7 @@ func TestOrdersThatCannotBe(t *testing.T) {
 		"action=block&key=acme&policy=bans&for=9y":                                      "for which it lasts is missing",
 		"action=evict&key=acme&slots=no&holder=x":                                       "there is no such semaphore",
 		"action=evict&key=acme&slots=streams&holder=x":                                  "the holder has left",
-		"action=override&for=1h":                                                        "the tenant is missing",
+		"action=override&for=1h":                                                        "this page knows no such tenant",
 		"action=override&tenant=acme&for=1h":                                            "choose a plan",
 		"action=override&tenant=acme&for=1h&limit_policy=api&limit=x":                   "the limit",
 		"action=override&tenant=acme&for=1h&limit_policy=api&limit=unlimited%0Aplan: x": "several lines",

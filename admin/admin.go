@@ -141,12 +141,13 @@ type page struct {
 // routes are the pages by their paths below the prefix.
 func (a *Admin) routes() map[string]page {
 	get := func(h http.HandlerFunc) page { return page{http.MethodGet, a.reads(h)} }
+	asset := func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "page"+r.URL.Path) }
 	return map[string]page{
 		"/":          get(a.overview),
 		"/subject":   get(a.subject),
 		"/blocked":   get(a.blocked),
-		"/style.css": get(file("style.css", "text/css; charset=utf-8")),
-		"/page.js":   get(file("page.js", "text/javascript; charset=utf-8")),
+		"/style.css": get(asset),
+		"/page.js":   get(asset),
 		"/confirm":   {http.MethodGet, a.writes(a.confirm)},
 		"/act":       {http.MethodPost, a.writes(a.act)},
 	}

@@ -69,9 +69,9 @@ func (a *Admin) ask(ctx context.Context, o *order, v *confirmView) error {
 	if err := a.heeded(ctx, o); err != nil {
 		return err
 	}
-	l, err := a.limit(ctx, o.Policy, o.Key)
+	l, err := a.inspector.Limit(ctx, o.Policy, o.Key)
 	if err != nil {
-		return err
+		return fmt.Errorf("redis cannot be asked: %w", err)
 	}
 	at, unit, n := a.name(o.Key), l.Policy.Unit(), inspect.Number(o.Units)
 	stands := fmt.Sprintf("It has used %s of %s.", inspect.Number(l.Result.Used), inspect.Number(l.Result.Limit))
@@ -125,15 +125,6 @@ func periodOf(l *inspect.Limit, at time.Time) time.Time {
 		return time.UnixMicro(now - now%width + width)
 	}
 	return time.Time{}
-}
-
-// limit returns how a key stands under a policy.
-func (a *Admin) limit(ctx context.Context, p *core.Policy, k core.Key) (inspect.Limit, error) {
-	l, err := a.inspector.Limit(ctx, p, k)
-	if err != nil {
-		return l, fmt.Errorf("redis cannot be asked: %w", err)
-	}
-	return l, nil
 }
 
 func (a *Admin) askEviction(ctx context.Context, o *order, v *confirmView) error {

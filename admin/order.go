@@ -46,7 +46,7 @@ func (a *Admin) read(form url.Values) (o order, err error) {
 		return o, err
 	}
 	if o.Op == OpOverride || o.Op == OpEndOverride {
-		return o, a.checkOverride(&o)
+		return o, a.knows(o.Tenant)
 	}
 	if o.Key, err = inspect.ParseKey(form.Get("key")); err != nil {
 		return o, errors.New("the key is not one")
@@ -80,13 +80,10 @@ func readTime(text string) (t time.Time, err error) {
 	return t, err
 }
 
-// checkOverride checks what an override is for.
-func (a *Admin) checkOverride(o *order) error {
-	switch {
-	case a.cfg.Plans == nil:
-		return errors.New("this page knows no plans")
-	case o.Tenant == "":
-		return errors.New("the tenant is missing")
+// knows returns an error for a tenant that cannot have an override.
+func (a *Admin) knows(tenant string) error {
+	if a.cfg.Plans == nil || tenant == "" {
+		return errors.New("this page knows no such tenant")
 	}
 	return nil
 }

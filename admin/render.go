@@ -67,19 +67,6 @@ func (a *Admin) fail(w http.ResponseWriter, _ *http.Request, status int, why str
 	_, _ = fmt.Fprintln(w, why)
 }
 
-// file serves an embedded file.
-func file(name, kind string) http.HandlerFunc {
-	content, err := files.ReadFile("page/" + name)
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err != nil {
-			http.NotFound(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", kind)
-		_, _ = w.Write(content)
-	}
-}
-
 // holderView is a holder on the page of a key. ID begins the ids of its elements.
 type holderView struct {
 	View   subjectView

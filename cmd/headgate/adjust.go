@@ -127,7 +127,7 @@ func (j *adjusting) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	v := adjustView{Key: formatKey(key), Policy: name, ID: j.id, Raised: j.raise, Until: stamp(until)}
+	v := adjustView{Key: inspect.FormatKey(key), Policy: name, ID: j.id, Raised: j.raise, Until: stamp(until)}
 	if err := j.confirm(&j.changing, "%s", j.question(v.Key, name, until)); err != nil {
 		return err
 	}

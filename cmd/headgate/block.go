@@ -136,7 +136,7 @@ func (b *blocking) all(
 		return err
 	}
 	for _, k := range keys {
-		v.Blocked = append(v.Blocked, blockedView{formatKey(k.Key), seconds(k.Rest)})
+		v.Blocked = append(v.Blocked, blockedView{inspect.FormatKey(k.Key), seconds(k.Rest)})
 	}
 	if b.json {
 		return nil
@@ -156,7 +156,7 @@ func (b *blocking) one(
 	if err != nil {
 		return err
 	}
-	at, question, said := formatKey(key), "Block %s under %s for "+inspect.Span(b.length), ""
+	at, question, said := inspect.FormatKey(key), "Block %s under %s for "+inspect.Span(b.length), ""
 	if b.lift {
 		question = "Lift the block of %s under %s"
 	}

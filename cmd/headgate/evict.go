@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/inspect"
 )
 
 // evicting is the flags of evict.
@@ -46,7 +47,7 @@ func (e *evicting) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	v := evictView{Key: formatKey(key), Semaphore: args[1], IDs: args[2:]}
+	v := evictView{Key: inspect.FormatKey(key), Semaphore: args[1], IDs: args[2:]}
 	l, err := e.open(ctx)
 	if err != nil {
 		return err

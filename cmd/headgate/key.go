@@ -15,9 +15,6 @@ func parseKey(text string) (core.Key, error) {
 	return key, nil
 }
 
-// formatKey returns a key as parseKey reads it.
-func formatKey(k core.Key) string { return inspect.FormatKey(k) }
-
 // formatPath returns the key of a path as parseKey reads it.
 func formatPath(path string) string {
 	key := core.Inside(hub.Pass{}).KeyAt(path)

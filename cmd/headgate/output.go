@@ -111,11 +111,3 @@ func wait(d time.Duration) string {
 	}
 	return inspect.Wait(d)
 }
-
-// percent returns a share.
-func percent(part, whole int64) string {
-	if whole == 0 {
-		return "0 %"
-	}
-	return fmt.Sprintf("%.2f %%", 100*float64(part)/float64(whole))
-}

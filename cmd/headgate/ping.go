@@ -89,8 +89,8 @@ func (a *app) showPing(p *pinged) error {
 		a.out, "SERVER", "PRODUCT", "VERSION", "ROLE", "MODE", "MAXMEMORY-POLICY", "USER", "ROUND TRIP",
 	)
 	for _, s := range p.Servers {
-		t.add(s.Address, orDash(s.Product), orDash(s.Version), orDash(s.Role), orDash(s.Mode),
-			orDash(s.Memory), orDash(s.User), time.Duration(s.RTT).Round(time.Microsecond))
+		t.add(s.Address, cmp.Or(s.Product, "-"), cmp.Or(s.Version, "-"), cmp.Or(s.Role, "-"), cmp.Or(s.Mode, "-"),
+			cmp.Or(s.Memory, "-"), cmp.Or(s.User, "-"), time.Duration(s.RTT).Round(time.Microsecond))
 	}
 	_ = t.Flush()
 	if len(p.Findings) > 0 {
@@ -108,5 +108,3 @@ func (a *app) showPing(p *pinged) error {
 	}
 	return nil
 }
-
-func orDash(text string) string { return cmp.Or(text, "-") }

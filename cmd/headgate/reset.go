@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/internal/stored"
 )
 
@@ -66,7 +67,7 @@ func (r *resetting) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	v := resetView{Key: formatKey(key), Limits: w.titles}
+	v := resetView{Key: inspect.FormatKey(key), Limits: w.titles}
 	titles := strings.Join(w.titles, ", ")
 	if len(w.titles) > 0 {
 		if err := r.confirm(&r.changing, "Forget what %s has spent under %s", v.Key, titles); err != nil {

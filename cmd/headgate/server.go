@@ -148,9 +148,6 @@ func (s *server) read(info string) {
 			"CONFIG SET maxmemory-policy noeviction",
 		)
 	}
-	if field("loading") == "1" {
-		s.find("error", "it is loading its data", "wait until it has loaded them")
-	}
 	if field("aof_enabled") == "0" && field("connected_slaves") == "0" {
 		s.find(
 			"note", "it has no replica and no append-only file: a restart forgets what was spent lately",

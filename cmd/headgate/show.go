@@ -123,7 +123,7 @@ func (v *subjectView) isEmpty() bool { return len(v.Keys)+len(v.Slots) == 0 }
 // viewOf returns what show writes of a subject.
 func viewOf(s *inspect.Subject, stands *stored.Subject, k *known) *subjectView {
 	v := &subjectView{
-		Key: formatKey(s.Key), At: stamp(s.At), Limits: []limitView{}, Counts: k.unknown(stands),
+		Key: inspect.FormatKey(s.Key), At: stamp(s.At), Limits: []limitView{}, Counts: k.unknown(stands),
 		Slots: []slotsView{}, Keys: []keyView{}, Below: stands.Below,
 	}
 	for i := range s.Limits {
@@ -214,19 +214,19 @@ func slotsOf(s *inspect.Slots, now time.Time) slotsView {
 	for _, h := range s.Holders {
 		if h.Own {
 			v.Holders = append(v.Holders, holderView{
-				h.ID, formatKey(h.Key), h.Weight, h.Token, seconds(now.Sub(h.Since)), seconds(h.Until.Sub(now)), h.Meta,
+				h.ID, inspect.FormatKey(h.Key), h.Weight, h.Token, seconds(now.Sub(h.Since)), seconds(h.Until.Sub(now)), h.Meta,
 			})
 		}
 	}
 	for _, w := range s.Waiters {
 		if w.Own {
 			v.Waiters = append(v.Waiters, waiterView{
-				w.ID, formatKey(w.Key), w.Place, w.Weight, seconds(now.Sub(w.Since)), w.Meta,
+				w.ID, inspect.FormatKey(w.Key), w.Place, w.Weight, seconds(now.Sub(w.Since)), w.Meta,
 			})
 		}
 	}
 	for _, c := range s.Caps {
-		v.Caps = append(v.Caps, capView{formatKey(c.Key), c.Used, c.Limit, c.Waiting})
+		v.Caps = append(v.Caps, capView{inspect.FormatKey(c.Key), c.Used, c.Limit, c.Waiting})
 	}
 	return v
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/accesslog"
 	"github.com/headgate/headgate/cmd/headgate/internal/replay"
+	"github.com/headgate/headgate/internal/inspect"
 )
 
 // simulation is the flags of simulate.
@@ -126,7 +127,7 @@ func (s *simulation) run(ctx context.Context, logs []string) (err error) {
 	if err != nil {
 		return err
 	}
-	read.Plan, read.Report = name, r.Report()
+	read.Plan = name
 	return s.show(read)
 }
 
@@ -143,12 +144,8 @@ type outcome struct {
 // read replays the logs.
 func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) (*outcome, error) {
 	o := new(outcome)
-	requests := 0
 	for _, log := range logs {
-		lines, faults, err := s.readOne(ctx, log, func(e *accesslog.Entry) error {
-			requests++
-			return r.Decide(ctx, e)
-		})
+		lines, faults, err := s.readOne(ctx, log, func(e *accesslog.Entry) error { return r.Decide(ctx, e) })
 		o.Lines += lines
 		if o.Faulty == 0 {
 			o.faults, o.where = faults, log
@@ -158,12 +155,13 @@ func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) 
 			return nil, err
 		}
 	}
+	o.Report = r.Report()
 	switch {
 	case o.Lines == 0:
 		return nil, usagef("%s has no lines", strings.Join(logs, ", "))
-	case requests == 0 && o.Faulty == 0:
+	case o.Requests == 0 && o.Faulty == 0:
 		return nil, usagef("%s has no requests: all lines are empty", strings.Join(logs, ", "))
-	case requests == 0:
+	case o.Requests == 0:
 		return nil, usagef("no line of %s is a request of a known format; line %d of %s is:\n%s",
 			strings.Join(logs, ", "), o.faults.First, o.where, o.faults.Text)
 	}
@@ -221,7 +219,7 @@ type denialJSON struct {
 func writeRefusal(w io.Writer, r *replay.Refusal) error {
 	line := refusalJSON{Time: stamp(r.Time), Line: r.Line}
 	for _, d := range r.By {
-		line.By = append(line.By, denialJSON{d.Policy, formatKey(d.Key), seconds(d.RetryAfter)})
+		line.By = append(line.By, denialJSON{d.Policy, inspect.FormatKey(d.Key), seconds(d.RetryAfter)})
 	}
 	text, err := json.Marshal(line)
 	if err != nil {

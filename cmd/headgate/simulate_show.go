@@ -17,7 +17,8 @@ func (s *simulation) show(o *outcome) error {
 	fmt.Fprintf(out, "%s requests from %s to %s UTC under plan %s\n",
 		inspect.Number(o.Requests), clock(o.First), clock(o.Last), o.Plan)
 	fmt.Fprintf(
-		out, "%s would have been refused (%s)\n\n", inspect.Number(o.Refused), percent(o.Refused, o.Requests),
+		out, "%s would have been refused (%.2f %%)\n\n", inspect.Number(o.Refused),
+		100*float64(o.Refused)/float64(o.Requests),
 	)
 	t := newTable(out, "LIMIT", "ALGORITHM", "DENIED", "FIRST DENIAL", "WITHOUT KEY")
 	for _, l := range o.Limits {

@@ -171,20 +171,20 @@ type reasonView struct {
 
 func verdictOf(s *inspect.Subject) *verdictView {
 	v := &verdictView{
-		Key: formatKey(s.Key), At: stamp(s.At), Passes: s.Why.Passes(),
+		Key: inspect.FormatKey(s.Key), At: stamp(s.At), Passes: s.Why.Passes(),
 		RetryAfter: seconds(s.Why.RetryAfter), Opens: stamp(s.Why.Opens), Estimated: s.Why.Estimated,
 		Reasons: []reasonView{}, Limits: []limitView{}, Unknown: []unknownView{},
 	}
 	for i := range s.Why.Reasons {
 		r := &s.Why.Reasons[i]
 		one := reasonView{
-			Rule: r.Rule(), Text: r.Text(formatKey), RetryAfter: seconds(r.RetryAfter), Opens: stamp(r.Opens),
+			Rule: r.Rule(), Text: r.Text(inspect.FormatKey), RetryAfter: seconds(r.RetryAfter), Opens: stamp(r.Opens),
 			IsSlot: r.Slots != nil,
 		}
 		if r.Limit != nil {
-			one.Key = formatKey(r.Limit.Key)
+			one.Key = inspect.FormatKey(r.Limit.Key)
 		} else {
-			one.Key = formatKey(r.Slots.Key)
+			one.Key = inspect.FormatKey(r.Slots.Key)
 		}
 		v.Reasons = append(v.Reasons, one)
 	}

@@ -118,9 +118,3 @@ func around(k core.Key) (all []core.Key) {
 	}
 	return append(all, k)
 }
-
-// within reports whether a key is another or one below it.
-func within(k, outer core.Key) bool {
-	rest, ok := strings.CutPrefix(k.String(), outer.String())
-	return ok && (rest == "" || rest[0] == ':')
-}

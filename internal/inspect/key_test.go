@@ -140,7 +140,6 @@ func TestWait(t *testing.T) {
 	}
 	for n, want := range map[int64]string{
 		0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000",
-		-1 << 63: "-9223372036854775808",
 	} {
 		gatetest.Equal(t, inspect.Number(n), want, "%d is", n)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/lease"
+	"github.com/headgate/headgate/internal/stored"
 )
 
 // Slots is how a subject stands at a semaphore.
@@ -112,13 +113,13 @@ func (i *Inspector) Slots(
 			places[leaf.Node]++
 			s.Waiters = append(s.Waiters, Waiter{
 				ID: e.ID, Key: at, Place: places[leaf.Node], Weight: leaf.Weight,
-				Since: ago(min(r.Queued, now)), Meta: r.Values(), Own: within(at, key),
+				Since: ago(min(r.Queued, now)), Meta: r.Values(), Own: stored.Within(leaf.Node, key.String()),
 			})
 			continue
 		}
 		s.Holders = append(s.Holders, Holder{
 			ID: e.ID, Key: at, Token: r.Token, Weight: leaf.Weight,
-			Since: ago(r.Granted), Until: ago(now + e.Left), Meta: r.Values(), Own: within(at, key),
+			Since: ago(r.Granted), Until: ago(now + e.Left), Meta: r.Values(), Own: stored.Within(leaf.Node, key.String()),
 		})
 	}
 	s.dropUnknown()

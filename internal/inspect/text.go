@@ -3,7 +3,6 @@ package inspect
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -140,9 +139,6 @@ func Wait(d time.Duration) string {
 
 // Number returns an integer with a comma between groups of three digits.
 func Number(n int64) string {
-	if n == math.MinInt64 {
-		return strconv.FormatInt(n, 10)
-	}
 	sign := ""
 	if n < 0 {
 		sign, n = "-", -n

@@ -3,6 +3,7 @@ package accesslog
 import (
 	"bytes"
 	"maps"
+	"math"
 	"strconv"
 	"time"
 
@@ -71,7 +72,7 @@ var layouts = []string{
 func readTime(e *Entry, value []byte) {
 	e.Time = 0
 	if n, err := strconv.ParseFloat(string(value), 64); err == nil {
-		e.Time = micros(value, n)
+		e.Time = micros(n)
 		return
 	}
 	for _, layout := range layouts {
@@ -82,20 +83,14 @@ func readTime(e *Entry, value []byte) {
 	}
 }
 
-// micros returns the microseconds of a number, which is about n. A float64 would round the decimals
-// of seconds.
-func micros(digits []byte, n float64) int64 {
+// micros returns the microseconds of a number of seconds, milliseconds or nanoseconds.
+func micros(n float64) int64 {
 	switch {
 	case n > 1e17:
-		return int64(n / 1e3)
-	case n > 1e14:
-		return int64(n)
+		n /= 1e9
 	case n > 1e11:
-		return int64(n * 1e3)
+		n /= 1e3
 	}
-	seconds, err := time.ParseDuration(string(digits) + "s")
-	if err != nil {
-		return int64(n * 1e6)
-	}
-	return seconds.Microseconds()
+	seconds, rest := math.Modf(n) // the product of both would round the rest
+	return int64(seconds)*1e6 + int64(math.Round(rest*1e6))
 }
