@@ -71,9 +71,9 @@ func (d *detached) Deadline() (time.Time, bool) { return d.deadline.Deadline() }
 func (d *detached) Done() <-chan struct{}       { return d.deadline.Done() }
 func (d *detached) Err() error                  { return d.deadline.Err() }
 
-// Detach returns a context with the values of ctx that ends within the timeout, and not with ctx.
-func (d *Deadlines) Detach(ctx context.Context) context.Context {
-	now := time.Now()
+// Detach returns a context with the values of ctx that ends within the timeout from now, and not with
+// ctx.
+func (d *Deadlines) Detach(ctx context.Context, now time.Time) context.Context {
 	s := d.last.Load()
 	if s == nil || now.After(s.until) {
 		timed, cancel := context.WithDeadline(context.Background(), now.Add(d.Timeout))

@@ -162,11 +162,11 @@ func TestWithinEnds(t *testing.T) {
 func TestDetachedContextsShareDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &deadline.Deadlines{Timeout: 80 * time.Millisecond}
-		first := d.Detach(t.Context())
+		first := d.Detach(t.Context(), time.Now())
 		time.Sleep(10 * time.Millisecond)
-		second := d.Detach(t.Context())
+		second := d.Detach(t.Context(), time.Now())
 		time.Sleep(time.Nanosecond)
-		third := d.Detach(t.Context())
+		third := d.Detach(t.Context(), time.Now())
 		if first.Done() != second.Done() || first.Done() == third.Done() {
 			t.Error("contexts within an eighth of the timeout share a deadline, and no others do")
 		}
@@ -184,7 +184,7 @@ func TestDetachKeepsTheValuesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &deadline.Deadlines{Timeout: time.Second}
 		caller, cancel := context.WithTimeout(context.WithValue(t.Context(), d, "value"), time.Millisecond)
-		ctx := d.Detach(caller)
+		ctx := d.Detach(caller, time.Now())
 		cancel()
 		at, ok := ctx.Deadline()
 		if ctx.Err() != nil || ctx.Value(d) != "value" || !ok || time.Until(at) != time.Second {

@@ -21,7 +21,8 @@ type Call struct {
 
 	parcel Parcel
 	alone  bool          // shares its script with no other
-	told   chan struct{} // receives when the call is answered or its caller has left
+	told   chan struct{} // receives when the call is answered or its time is over
+	trip   trip          // in which its own caller sends it
 	attempt
 }
 
@@ -51,10 +52,10 @@ const (
 type state uint8
 
 const (
-	stateWaits  state = iota
-	stateHeld         // its sender reads what it carries, or its own caller sends it
-	stateSent         // its caller may leave
-	stateUnsure       // it was sent, and its connection said nothing; see pending.unsure
+	stateHeld state = iota // its sender reads what it carries, or its own caller sends it
+	stateWaits
+	stateSent   // its caller may leave
+	stateUnsure // it was sent, and its connection said nothing; see pending.unsure
 	stateAnswered
 	stateLeft
 )
@@ -68,7 +69,7 @@ func (k *Call) Reset() bool {
 	if k.state == stateLeft {
 		return false
 	}
-	*k = Call{parcel: k.parcel, told: k.told}
+	*k = Call{parcel: k.parcel, told: k.told, trip: k.trip}
 	return true
 }
 
@@ -83,7 +84,7 @@ func (k *Call) Bound(ctx context.Context, timeout time.Duration) {
 // Split has the call sent again alone, because it failed beside others.
 func (k *Call) Split() { k.err = errSplit{errFailed} }
 
-// enter begins the wait for an answer.
+// enter begins an attempt. The caller holds the call until a sender may have it.
 func (k *Call) enter(ctx context.Context, lost time.Duration) {
 	k.attempt = attempt{ctx: ctx, entered: time.Now(), lost: lost}
 }
@@ -95,15 +96,6 @@ func (k *Call) turn(patience time.Duration) time.Time {
 		return k.entered.Add(patience)
 	}
 	return k.entered.Add(k.End.Sub(k.entered) / 2)
-}
-
-// answered says that the call is. A caller that sends it itself need not be told.
-func (k *Call) answered() {
-	waits := k.state == stateSent
-	k.state = stateAnswered
-	if waits {
-		k.told <- struct{}{}
-	}
 }
 
 // leave says that the caller has left. A call that still waits is never sent.

@@ -26,11 +26,13 @@ type health struct {
 func (h *health) returned(t *trip, err error) {
 	now := time.Now()
 	took := now.Sub(t.sent)
+	h.use.add(t, took)
 	h.quick = err == nil && took < h.timeout/8
-	h.use.add(t, took, err)
-	if err == nil {
-		h.hears(t.sent, now)
+	if err != nil {
+		h.use.Failed++
+		return
 	}
+	h.hears(t.sent, now)
 }
 
 // hears notes that the server has answered now what was sent at that time.

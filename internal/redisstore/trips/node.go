@@ -43,25 +43,35 @@ func newNode(l *link, addr string, client *redis.Client, replaced func(*node) bo
 // travel sends the commands of a trip and gives each call its part of the answer, or its error. It
 // returns an error if the server did not answer. That error fails all calls.
 func (n *node) travel(ctx context.Context, t *trip) error {
+	if err := n.exchange(ctx, t); err != nil {
+		n.fails(t, err)
+		return err
+	}
+	t.deliver(n.doubt)
+	return nil
+}
+
+// exchange sends the commands of a trip and reads the replies.
+func (n *node) exchange(ctx context.Context, t *trip) error {
 	l, commands := n.link, t.commands
-	var err error
-	if t.own && n.client != nil {
-		err = n.exchangeAlone(ctx, commands)
-	} else if l.inline { // as bounded does, without a closure
-		err = l.exchange(ctx, l.Client, commands)
-	} else {
-		err = l.bounded(ctx, func() error { return l.exchange(ctx, l.Client, commands) })
-		if ctx.Err() != nil {
-			t.abandon()
-		}
+	switch {
+	case t.own && n.client != nil:
+		return n.exchangeAlone(ctx, commands)
+	case l.inline: // as bounded does, without a closure
+		return l.exchange(ctx, l.Client, commands)
 	}
-	if err == nil {
-		t.deliver(n.doubt)
-		return nil
+	err := l.bounded(ctx, func() error { return l.exchange(ctx, l.Client, commands) })
+	if ctx.Err() != nil {
+		t.commands = nil // the client may still use them
 	}
+	return err
+}
+
+// fails judges the error of a trip that has no answer.
+func (n *node) fails(t *trip, err error) {
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		t.panicked = p.value
-		return err
+		return
 	}
 	if timedOut(err) {
 		n.stale.Store(true)
@@ -69,7 +79,6 @@ func (n *node) travel(ctx context.Context, t *trip) error {
 	if Classify(err) == Outage {
 		n.doubt(t.calls[0].Outermost)
 	}
-	return err
 }
 
 // exchangeAlone sends commands on a connection of their own. Each step may take half of the time until
@@ -84,8 +93,6 @@ func (n *node) exchangeAlone(ctx context.Context, commands []command) error {
 	defer own.Close()
 	return n.link.exchange(ctx, own, commands)
 }
-
-func (n *node) isOpen() bool { return n.circuit.IsOpen() }
 
 // doubt starts a probe, because a call on a key of that outermost part had no answer.
 func (n *node) doubt(outermost string) {

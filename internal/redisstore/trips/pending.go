@@ -18,7 +18,7 @@ type pending struct {
 
 	mu sync.Mutex
 	line
-	trips []*trip
+	trips map[*trip]struct{}
 	// unsure are calls whose connection said nothing in time while this process did not run. Whether
 	// that is overload or an outage, other calls and the probe tell.
 	unsure []*Call
@@ -32,6 +32,7 @@ func (p *pending) step() time.Duration { return p.pulse.Every }
 func (p *pending) init(l *link, n *node) {
 	p.link, p.node = l, n
 	p.strays = make(map[string]struct{})
+	p.trips = make(map[*trip]struct{})
 	p.timeout, p.pulse.Every = l.Timeout, l.step()
 	p.pulse.Fired, p.pulse.Look = p.fired, p.tick
 }
@@ -62,7 +63,7 @@ func (p *pending) fired() {
 			silent = k.Outermost
 		}
 	}
-	for _, t := range p.trips {
+	for t := range p.trips {
 		if p.isSilent(t.sent) {
 			silent = t.calls[0].Outermost
 		}
@@ -96,7 +97,7 @@ func (p *pending) end() {
 		k.told <- struct{}{}
 		return true
 	}
-	for _, t := range p.trips {
+	for t := range p.trips {
 		if t.written { // otherwise its sender reads the calls
 			for _, k := range t.calls {
 				ends(k, t.sent)
@@ -118,7 +119,7 @@ func (p *pending) over(k *Call, since time.Time) error {
 	if k.state != stateSent && k.state != stateWaits && k.state != stateUnsure {
 		return nil
 	}
-	switch open := !k.Insists && p.node.isOpen(); {
+	switch open := !k.Insists && p.node.circuit.IsOpen(); {
 	case open && k.state == stateWaits:
 		return ErrOpen
 	case open:

@@ -2,7 +2,7 @@ package trips
 
 import (
 	"context"
-	"slices"
+	"time"
 
 	"github.com/headgate/headgate/internal/deadline"
 )
@@ -46,14 +46,11 @@ func (q *queue) do(ctx context.Context, k *Call) error {
 	} else {
 		q.wait(k)
 	}
-	waits := k.state != stateAnswered
 	q.mu.Unlock()
-	if waits {
-		select {
-		case <-k.told:
-		case <-ctx.Done():
-			q.leave(k)
-		}
+	select {
+	case <-k.told:
+	case <-ctx.Done():
+		q.leave(k)
 	}
 	switch {
 	case k.state == stateLeft:
@@ -70,6 +67,7 @@ func (q *queue) wait(k *Call) {
 		q.senders++
 		q.link.Tasks.Go(q.run)
 	}
+	k.state = stateWaits
 	q.waiting = append(q.waiting, k)
 	q.beat()
 }
@@ -87,11 +85,9 @@ func (q *queue) starts(lane Lane) bool {
 // release has its caller send it, unless the release may wait for longer than lead does, or the
 // acquire of its slot is on its way.
 func (q *queue) leads(k *Call) bool {
-	if !q.starts(k.Lane) || q.crowd || len(q.waiting) > 0 || !q.quick || !q.link.inline || q.stalls() {
-		return false
-	}
-	return !k.Insists ||
-		k.Releases != nil && k.End.Sub(k.entered) <= q.timeout && !q.stray(k.Releases)
+	alone := q.starts(k.Lane) && len(q.waiting) == 0 && !q.crowd
+	return alone && q.quick && q.link.inline && !q.stalls() && (!k.Insists ||
+		k.Releases != nil && k.End.Sub(k.entered) <= q.timeout && !q.stray(k.Releases))
 }
 
 // lead sends a call on its caller's own goroutine. The caller waits until the end of its time,
@@ -100,10 +96,10 @@ func (q *queue) leads(k *Call) bool {
 func (q *queue) lead(k *Call) {
 	q.senders++
 	ctx, cancel := q.until(k)
-	t := newTrip(k)
-	err := q.carry(ctx, t)
+	k.trip.begin(k.entered, k)
+	err := q.carry(ctx, &k.trip)
 	cancel()
-	q.answer(t, err)
+	q.answer(&k.trip, err)
 	if len(q.waiting) > 0 {
 		q.link.Tasks.Go(q.run)
 	} else {
@@ -124,15 +120,19 @@ func (q *queue) doAll(ctx context.Context, calls []*Call, own bool) {
 	for _, k := range calls {
 		k.enter(ctx, q.lost)
 	}
-	t := newTrip(calls...)
+	t := new(trip)
+	t.begin(time.Now(), calls...)
 	t.own = own && !q.starves()
 	q.answer(t, q.carry(ctx, t))
+	for _, k := range calls {
+		<-k.told
+	}
 }
 
 // carry takes a trip to the server and back. Callers that wait may leave as soon as the commands are
 // written. The lock is held, and free on the way.
 func (q *queue) carry(ctx context.Context, t *trip) error {
-	q.trips = append(q.trips, t)
+	q.trips[t] = struct{}{}
 	q.beat()
 	q.mu.Unlock()
 	t.pack(q.link.Cluster)
@@ -163,21 +163,21 @@ func (q *queue) until(k *Call) (context.Context, context.CancelFunc) {
 	if end.Before(k.entered.Add(q.timeout * 7 / 8)) { // those of others may be as early
 		return context.WithDeadline(context.WithoutCancel(k.ctx), end)
 	}
-	return q.alone.Detach(k.ctx), func() {}
+	return q.alone.Detach(k.ctx, k.entered), func() {}
 }
 
 // answer ends a trip. Its error fails the calls that have none of their own.
 func (q *queue) answer(t *trip, err error) {
-	q.trips = slices.DeleteFunc(q.trips, func(o *trip) bool { return o == t })
+	delete(q.trips, t)
 	q.returned(t, err)
 	for _, k := range t.calls {
 		if k.state == stateLeft {
 			delete(q.strays, k.Acquires)
 		} else if err == nil && k.err == nil || q.fails(k, t, err) {
-			k.answered()
+			k.state = stateAnswered
+			k.told <- struct{}{}
 		}
 	}
-	t.release()
 }
 
 // fails gives a call its error, if a trip ended with one that is not the call's own. It reports false

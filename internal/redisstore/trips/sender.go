@@ -17,23 +17,24 @@ const (
 func (q *queue) send() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	t := new(trip)
 	for want := minHalf; q.gather(want); {
 		if q.senders > maxSenders && q.has(Decisions) {
 			break
 		}
-		t := newTrip()
+		now := time.Now()
+		t.begin(now)
 		t.waited = true
 		q.take(t, max(want, q.room())) // as many as it has waited for
 		q.crowd = len(t.calls) > 1
 		if len(t.calls) == 0 { // the other sender took them, or what waits is for it to answer
-			t.release()
 			break
 		}
 		ends := &q.all
 		if q.starves() {
 			ends = &q.slow
 		}
-		err := q.carry(ends.Detach(t.calls[0].ctx), t)
+		err := q.carry(ends.Detach(t.calls[0].ctx, now), t)
 		want = q.room()
 		q.answer(t, err)
 		if err != nil {
@@ -65,7 +66,7 @@ func (q *queue) room() int {
 		return maxBatchCalls
 	}
 	n := len(q.waiting)
-	for _, t := range q.trips {
+	for t := range q.trips {
 		n += len(t.calls)
 	}
 	parts := maxSenders

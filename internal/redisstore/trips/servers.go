@@ -20,15 +20,17 @@ import (
 // server that stalls holds up no calls to others. It is safe for concurrent use.
 type Servers struct {
 	link
-	first  *node       // the client's only server; otherwise for keys whose server is not known
-	nodes  sync.Map    // address to *node
-	routed atomic.Bool // the client knows the cluster
+	cluster *redis.ClusterClient // the client, or nil
+	first   *node                // the client's only server; otherwise for keys whose server is not known
+	nodes   sync.Map             // address to *node
+	routed  atomic.Bool          // the client knows the cluster
 }
 
 // New returns the Servers of a client. It sends nothing.
 func New(cfg Config) *Servers {
 	s := new(Servers)
 	s.link.init(cfg)
+	s.cluster, _ = cfg.Client.(*redis.ClusterClient)
 	one, _ := cfg.Client.(*redis.Client)
 	addr := ""
 	if one != nil {
@@ -48,7 +50,7 @@ func (s *Servers) Do(ctx context.Context, k *Call) error {
 	}
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		n := s.nodeOf(ctx, k.Outermost)
-		if !k.Insists && n.isOpen() {
+		if !k.Insists && n.circuit.IsOpen() {
 			return request.Unsent{Err: ErrOpen}
 		}
 		err := n.queue.do(ctx, k)
@@ -110,24 +112,24 @@ func (s *Servers) DoAll(ctx context.Context, calls []*Call, own bool) []error {
 
 // Answers reports whether the server of an outermost part is asked.
 func (s *Servers) Answers(ctx context.Context, outermost string) bool {
-	return !s.nodeOf(ctx, outermost).isOpen()
+	return !s.nodeOf(ctx, outermost).circuit.IsOpen()
 }
 
 // Nodes returns an iterator over the servers that calls have gone to, and whether the circuit of each
 // is open. An address is empty if the client does not tell it.
 func (s *Servers) Nodes() iter.Seq2[string, bool] {
 	return func(yield func(addr string, open bool) bool) {
-		if _, cluster := s.Client.(*redis.ClusterClient); !cluster || !s.routed.Load() {
-			yield(s.first.addr, s.first.isOpen())
+		if s.cluster == nil || !s.routed.Load() {
+			yield(s.first.addr, s.first.circuit.IsOpen())
 			return
 		}
-		s.nodes.Range(func(addr, n any) bool { return yield(addr.(string), n.(*node).isOpen()) })
+		s.nodes.Range(func(addr, n any) bool { return yield(addr.(string), n.(*node).circuit.IsOpen()) })
 	}
 }
 
 // IsQuick reports whether the server of an outermost part is known and was quick to answer last.
 func (s *Servers) IsQuick(ctx context.Context, outermost string) bool {
-	if _, cluster := s.Client.(*redis.ClusterClient); cluster && !s.routed.Load() {
+	if s.cluster != nil && !s.routed.Load() {
 		return false
 	}
 	return s.nodeOf(ctx, outermost).queue.isQuick()
@@ -135,19 +137,18 @@ func (s *Servers) IsQuick(ctx context.Context, outermost string) bool {
 
 // nodeOf returns the server of an outermost part.
 func (s *Servers) nodeOf(ctx context.Context, outermost string) *node {
-	client, ok := s.Client.(*redis.ClusterClient)
-	if !ok {
+	if s.cluster == nil {
 		return s.first
 	}
 	var master *redis.Client
 	var err error
 	switch {
 	case s.routed.Load():
-		master, err = client.MasterForKey(ctx, outermost)
-	case s.first.isOpen():
+		master, err = s.cluster.MasterForKey(ctx, outermost)
+	case s.first.circuit.IsOpen():
 		return s.first
 	default:
-		if master, err = s.firstFind(ctx, client, outermost); err != nil {
+		if master, err = s.firstFind(ctx, outermost); err != nil {
 			s.first.doubt(outermost)
 		}
 	}
@@ -164,12 +165,10 @@ func (s *Servers) nodeOf(ctx context.Context, outermost string) *node {
 }
 
 // firstFind asks the client for the server of a key. The client asks the cluster.
-func (s *Servers) firstFind(
-	ctx context.Context, client *redis.ClusterClient, outermost string,
-) (*redis.Client, error) {
+func (s *Servers) firstFind(ctx context.Context, outermost string) (*redis.Client, error) {
 	var found *redis.Client // a call that is left behind writes it at any time
 	err := s.Within(ctx, func(ctx context.Context) (err error) {
-		found, err = client.MasterForKey(ctx, outermost)
+		found, err = s.cluster.MasterForKey(ctx, outermost)
 		return err
 	})
 	if err != nil {
@@ -181,8 +180,7 @@ func (s *Servers) firstFind(
 
 // replaced forgets a server that fails if another has its keys, and otherwise looks for one.
 func (s *Servers) replaced(n *node) bool {
-	cluster, ok := s.Client.(*redis.ClusterClient)
-	if !ok {
+	if s.cluster == nil {
 		return false
 	}
 	ctx, suspect := context.Background(), n.suspect.Load().(string)
@@ -190,13 +188,13 @@ func (s *Servers) replaced(n *node) bool {
 		if known, ok := s.nodes.Load(n.addr); !ok || known != n {
 			return true // earlier; its last calls doubt it still
 		}
-		master, err := cluster.MasterForKey(ctx, suspect)
+		master, err := s.cluster.MasterForKey(ctx, suspect)
 		if err == nil && master.Options().Addr != n.addr && s.nodes.CompareAndDelete(n.addr, n) {
 			n.notify(Closed, nil)
 			return true
 		}
 	}
-	cluster.ReloadState(ctx)
+	s.cluster.ReloadState(ctx)
 	return false
 }
 
@@ -210,13 +208,10 @@ type Use struct {
 	Time   time.Duration
 }
 
-func (u *Use) add(t *trip, took time.Duration, err error) {
+func (u *Use) add(t *trip, took time.Duration) {
 	u.Trips++
 	u.Calls += uint64(len(t.calls))
 	u.Time += took
-	if err != nil {
-		u.Failed++
-	}
 }
 
 // Use returns what the round trips to each server have carried. A server that others have replaced

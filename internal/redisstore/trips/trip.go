@@ -2,7 +2,6 @@ package trips
 
 import (
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,25 +18,9 @@ type trip struct {
 	panicked any  // the value of a panic in a hook of the client
 }
 
-var tripPool = sync.Pool{New: func() any { return new(trip) }}
-
-// newTrip returns a trip of calls, which its sender holds.
-func newTrip(calls ...*Call) *trip {
-	t := tripPool.Get().(*trip)
-	t.sent = time.Now()
-	t.calls = append(t.calls, calls...)
-	for _, k := range calls {
-		k.state = stateHeld
-	}
-	return t
-}
-
-// release lets the trip be used again.
-func (t *trip) release() {
-	clear(t.calls)
-	clear(t.commands)
-	*t = trip{calls: t.calls[:0], commands: t.commands[:0]}
-	tripPool.Put(t)
+// begin makes the trip a new one. It keeps its memory.
+func (t *trip) begin(now time.Time, calls ...*Call) {
+	*t = trip{calls: append(t.calls[:0], calls...), commands: t.commands[:0], sent: now}
 }
 
 // pack writes the commands. Calls that may share a script do, as long as it has room for their
@@ -71,9 +54,6 @@ func join(b Batch, calls []*Call, cluster bool) int {
 	}
 	return n
 }
-
-// abandon leaves the commands to a client that may still use them.
-func (t *trip) abandon() { t.commands = nil }
 
 // deliver hands the replies to the calls. It doubts a server that cannot decide now.
 func (t *trip) deliver(doubt func(outermost string)) {
