@@ -107,7 +107,7 @@ func (p tab) left(budget string) (n int) {
 
 const last = "#streams li:first-child " // the last stream that the page has started
 
-func TestPageShowsBudgetAndRefusal(t *testing.T) {
+func TestPageShowsBudgetRefusalAndOutage(t *testing.T) {
 	b := browser(t)
 	server := redistest.Start(t)
 	m, env := startModel(t)
@@ -137,6 +137,9 @@ func TestPageShowsBudgetAndRefusal(t *testing.T) {
 	p.shows(last+".state", "refused") // with the wait on the last day of the month alone
 	p.shows(last+".text", `The request costs more than is left of policy "spend".`)
 	gatetest.Equal(t, p.left("spend"), 700, "units left after the refusal")
+
+	server.Kill()
+	p.shows("#notice", "Redis does not answer")
 }
 
 func TestPageReadsEachFormat(t *testing.T) {

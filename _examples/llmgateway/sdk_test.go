@@ -284,6 +284,31 @@ func TestGoogleRetriesWhereItIsTold(t *testing.T) {
 	})
 }
 
+func TestSDKReadsAWholeAnswer(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		format, answer string
+		input, output  int64
+	}{
+		"google-genai": {"gemini", recorded(t, "testdata/llmcases/gemini-json/response.json"), 12928, 380},
+		"ollama-js": {"ollama", `{"model":"model-1","created_at":"2026-01-01T00:00:01Z",` +
+			`"message":{"role":"assistant","content":"ok"},"done":true,"prompt_eval_count":26,"eval_count":8}`, 26, 8},
+	} {
+		only(t, name, func(t *testing.T, _ sdk) {
+			upstream := func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, c.answer) // the client may be gone
+			}
+			g := newGateway(t, inMemory(nil), monthly(1_000_000), http.HandlerFunc(upstream))
+			r := call(c.format, "whole")(t, g.url)
+			if r.Error != nil || r.Text != "ok" || r.Input != c.input || r.Output != c.output {
+				t.Errorf("%+v, %+v", r, r.Error)
+			}
+			gatetest.Equal(t, (<-g.reports).Outcome, llm.OutcomeReported, "settled as")
+		})
+	}
+}
+
 // tries are how often each client of retry.mjs asks at most, by its own defaults. The SDKs of model APIs
 // heed X-Should-Retry.
 var tries = map[string]int{"got": 3, "ky": 3, "axios-retry": 4, "openai": 1, "anthropic": 1}

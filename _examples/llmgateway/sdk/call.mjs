@@ -1,9 +1,10 @@
 // Asks for one answer through a gateway with an official SDK, and prints what the SDK made of it.
 //
 //	node call.mjs openai-chat|openai-responses|anthropic-messages URL KEY [usage]
-//	node call.mjs gemini|ollama URL KEY [retry]
+//	node call.mjs gemini|ollama URL KEY [whole|retry]
 //
-// The answer is a stream. With "usage" a chat asks for its usage. With "retry" the SDK is told to retry.
+// The answer is a stream, except with "whole". With "usage" a chat asks for its usage. With "retry"
+// the SDK is told to retry.
 import Anthropic from '@anthropic-ai/sdk';
 import { GoogleGenAI } from '@google/genai';
 import { Ollama } from 'ollama';
@@ -44,14 +45,17 @@ const calls = {
     const httpOptions = { baseUrl: url, retryOptions: option === 'retry' ? { attempts: 3 } : undefined };
     const { models } = new GoogleGenAI({ apiKey: key, httpOptions });
     const ask = { model, contents: messages[0].content };
-    for await (const part of await models.generateContentStream(ask)) {
+    const whole = option === 'whole';
+    for await (const part of whole ? [await models.generateContent(ask)] : await models.generateContentStream(ask)) {
       result.text += part.text ?? '';
       count(part.usageMetadata?.promptTokenCount, part.usageMetadata?.candidatesTokenCount);
     }
   },
   'ollama': async () => {
     const client = new Ollama({ host: url, headers: { Authorization: `Bearer ${key}` } });
-    for await (const part of await client.chat({ model, messages, stream: true })) {
+    const whole = option === 'whole';
+    const answer = await client.chat({ model, messages, stream: !whole });
+    for await (const part of whole ? [answer] : answer) {
       result.text += part.message.content;
       count(part.prompt_eval_count, part.eval_count);
     }
