@@ -10,9 +10,9 @@ import (
 
 // Pulse is the heartbeat of a process. It tells for how long the process had no time for its
 // goroutines, because others compute or the machine gives it no CPU. What did not come in that time
-// may be there, unread. A Pulse beats while somebody holds it. A beat
-// waits for its turn as a goroutine does that the network has woken; the process did not run while
-// the beat is late. A Pulse is safe for concurrent use and must not be copied after its first use.
+// may be there, unread. A Pulse beats while somebody holds it. A beat waits for its turn as a
+// goroutine does that the network has woken; the process did not run while the beat is late. A Pulse
+// is safe for concurrent use and must not be copied after its first use.
 type Pulse struct {
 	// Every is the time from one beat to the next.
 	Every time.Duration

@@ -90,7 +90,8 @@ func (k *Call) enter(ctx context.Context, lost time.Duration) {
 }
 
 // turn returns until when the call waits for its turn, while the server answers: for half of its
-// time, so that the other half is left for the round trip. A slot, and what insists, is worth the wait.
+// time, so that the other half is left for the round trip. A slot, and what insists, is worth the
+// wait.
 func (k *Call) turn(patience time.Duration) time.Time {
 	if k.Lane == Operations || k.Insists {
 		return k.entered.Add(patience)

@@ -78,10 +78,10 @@ func (q *queue) starts(lane Lane) bool {
 }
 
 // leads reports whether a call's own caller sends it, because nothing else waits. To hand it to
-// another goroutine would make a lone decision a fifth slower (go -C bench run . -only decisions),
-// which is felt only near to a server. So a sender greets a server that is far, or new, and a crowd, whose other callers
-// are about to ask. It also takes the calls of a process that stalls for a good part of what a call may
-// take: their callers leave in time, and the answers are read later. Of the calls that insist, only a
+// another goroutine would make a lone decision a fifth slower, which is felt only near to a server.
+// So a sender greets a server that is far, or new, and a crowd, whose other callers are about to
+// ask. It also takes the calls of a process that stalls for a good part of what a call may take:
+// their callers leave in time, and the answers are read later. Of the calls that insist, only a
 // release has its caller send it, unless the release may wait for longer than lead does, or the
 // acquire of its slot is on its way.
 func (q *queue) leads(k *Call) bool {
