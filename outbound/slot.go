@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
@@ -75,18 +74,17 @@ func lost(l *semaphore.Lease) bool {
 }
 
 // keep makes a lease that of the request, and watches it until the slot is released. One that Redis does
-// not know lasts until it has granted another, and a moment longer: requests that wait in this process
-// for its place ask Redis meanwhile.
+// not know lasts until it has granted another.
 func (p *pass) keep(l *semaphore.Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
-		p.giveBack(l, 0)
+		p.giveBack(l)
 		return
 	}
 	if p.lease != nil {
 		p.unwatch()
-		p.giveBack(p.lease, outageRetry)
+		p.giveBack(p.lease)
 	}
 	p.lease = l
 	ctx := l.Context()
@@ -102,13 +100,10 @@ func (p *pass) keep(l *semaphore.Lease) {
 	}
 }
 
-// giveBack releases a lease in the background, after some time.
-func (p *pass) giveBack(l *semaphore.Lease, after time.Duration) {
+// giveBack releases a lease in the background.
+func (p *pass) giveBack(l *semaphore.Lease) {
 	ctx := context.WithoutCancel(p.x.req.Context())
-	p.x.t.hub.Tasks.Go(func() {
-		_ = p.x.t.hub.Keeper.Sleep(ctx, after) // a Gate that closes does not wait
-		_ = l.Release(ctx)                     // on failure it is sent again
-	})
+	p.x.t.hub.Tasks.Go(func() { _ = l.Release(ctx) }) // on failure it is sent again
 }
 
 // retake takes another slot for a request that goes on without one that Redis knows. It asks until Redis
@@ -139,5 +134,5 @@ func (p *pass) release() {
 	p.over = true
 	p.unwatch()
 	p.stop(context.Canceled)
-	p.giveBack(p.lease, 0)
+	p.giveBack(p.lease)
 }

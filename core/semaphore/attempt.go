@@ -28,7 +28,6 @@ type attempt struct {
 	position int64            // in the queue, or -1
 	waited   *bool            // the store has queued the caller
 	asked    time.Time        // when the store was asked last
-	back     bool             // Redis answers again
 
 	sent     bool // the slot may be granted, or the id waits
 	answered bool // neither is the case any more
@@ -122,8 +121,7 @@ func (a *attempt) ask(ctx context.Context) (lease.Grant, error) {
 func (a *attempt) wait(ctx context.Context, grant lease.Grant) (*Lease, error) {
 	s := a.semaphore
 	patience := s.patience(grant)
-	fallback := !s.inMemory() && a.store == s.hub.LocalLeases
-	if fallback {
+	if a.fallsBack() {
 		patience = min(patience, breaker.Pause)
 	}
 	if a.lease.Background {
@@ -131,23 +129,40 @@ func (a *attempt) wait(ctx context.Context, grant lease.Grant) (*Lease, error) {
 	}
 	poll := time.NewTimer(patience)
 	defer poll.Stop()
-	select {
-	case <-a.waiter.Woken:
-		return a.woken(ctx, grant)
-	case <-poll.C:
-		if !fallback || !s.hub.Answers(ctx, a.outermost) {
-			return nil, nil
-		}
-		if a.back { // since a moment, in which holders have taken their slots again
+	var settled <-chan time.Time // after Redis has begun to answer again
+	for {
+		select {
+		case <-a.waiter.Woken:
+			// What this process grants then may be another's in Redis.
+			_, closing := s.hub.Keeper.Heard(a.waiter)
+			if closing || !a.outlasted(ctx) {
+				return a.woken(ctx, grant)
+			}
+		case <-poll.C:
+			if !a.outlasted(ctx) {
+				return nil, nil
+			}
+		case <-settled:
 			return nil, errBack
+		case <-a.over:
+			return nil, s.full(a.lease, grant)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("semaphore: %w", ctx.Err())
 		}
-		a.back = true
-		return nil, nil
-	case <-a.over:
-		return nil, s.full(a.lease, grant)
-	case <-ctx.Done():
-		return nil, fmt.Errorf("semaphore: %w", ctx.Err())
+		if settled == nil { // holders of all processes take their slots again first
+			settled = time.After(2 * breaker.Pause)
+		}
 	}
+}
+
+// fallsBack reports whether this process grants the slot while Redis fails.
+func (a *attempt) fallsBack() bool {
+	return !a.semaphore.inMemory() && a.store == a.semaphore.hub.LocalLeases
+}
+
+// outlasted reports whether Redis answers again while the caller waits for a slot of this process.
+func (a *attempt) outlasted(ctx context.Context) bool {
+	return a.fallsBack() && a.semaphore.hub.Answers(ctx, a.outermost)
 }
 
 // woken returns the lease that the caller was woken for, or nil if it is to ask again.
