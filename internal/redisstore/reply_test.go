@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -55,6 +56,25 @@ func TestReplyToTwoCharges(t *testing.T) {
 			gatetest.Equal(t, [2]bool{asked[0].Charges[0].Fits, other.Fits}, tt.fits, "fits")
 			gatetest.Equal(t, asked[0].Admitted(), (tt.fits == [2]bool{true, true}), "admitted is")
 		})
+	}
+}
+
+// A reply to a request under a hold, of a limit with adjustments, tells of both.
+func TestReplyBesideADecision(t *testing.T) {
+	t.Parallel()
+	for i, reply := range [][]int64{
+		{0, 0, 0, 1, 0, 3}, {}, {0, 0, 0}, {0, 0, 0, 1}, {0, 0, 0, 1, -1}, {0, 0, 0, 1, 1, 5}, {0, 0, 0, 1, 0},
+	} {
+		s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
+			setReply(cmd, reply)
+			return nil
+		})
+		asked := requests(t, "a")
+		c := asked[0].Charges[0]
+		c.Kind.Adjusts, c.Kind.HoldFor = true, time.Minute.Microseconds()
+		if err := s.Decide(t.Context(), asked); errors.Is(err, trips.ErrReply) != (i > 0) || i == 0 && c.Held != 3 {
+			t.Errorf("%v: %d held, %v", reply, c.Held, err)
+		}
 	}
 }
 
