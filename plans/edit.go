@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -8,12 +9,12 @@ import (
 
 // SetOverride replaces the override of a tenant. This process obeys it at once, and every other one
 // of the same Client within a second. If the error is one of Redis, the override may be set or not;
-// it does no harm to set it again.
+// it does no harm to set it again. After Names, a limit or a cap of another name is an error.
 func (b *Book) SetOverride(ctx context.Context, tenant string, o Override) error {
 	if tenant == "" {
 		return errNoName
 	}
-	if err := o.check(b.Set()); err != nil {
+	if err := cmp.Or(o.check(b.Set()), b.sets.unknown(o)); err != nil {
 		return err
 	}
 	text, err := o.MarshalText()

@@ -104,6 +104,28 @@ func (b *Book) Then(limit string) []string {
 	return slices.DeleteFunc(Then(limit), func(name string) bool { return len(checkLimitName("", name)) > 0 })
 }
 
+// unknown returns an error for each limit and cap of a plan that is none of the names, nor answers or keeps
+// for one of them.
+func (n *names) unknown(path string, p Plan) error {
+	limits := slices.Concat(n.limits, n.kept)
+	for _, name := range n.limits {
+		limits = append(limits, Then(name)...)
+	}
+	var faults []fault
+	unknown := func(kind, name string, known []string) {
+		if of, _, _ := strings.Cut(name, "/"); !slices.Contains(known, of) {
+			faults = append(faults, fault{path + kind + name, "is of no plan"})
+		}
+	}
+	for _, name := range sortedKeys(p.Limits) {
+		unknown("limits.", name, limits)
+	}
+	for _, name := range sortedKeys(p.Caps) {
+		unknown("caps.", name, n.caps)
+	}
+	return joined("", faults, nil)
+}
+
 // addNames adds the names of limits or caps.
 func addNames[T any](all map[string]bool, named map[string]T) {
 	for name := range named {

@@ -182,6 +182,24 @@ func TestOverrideFaults(t *testing.T) {
 	gatetest.Is(t, p.SetOverride(t.Context(), "", plans.Override{Plan: "pro"}), plans.ErrTenant, "got")
 }
 
+// Once the names are fixed, a name that is misspelt would change nothing.
+func TestOverrideOfAnotherName(t *testing.T) {
+	p := newBook(t, plans.Config{
+		Set: parse(t, "default: a\nplans: {a: {limits: {api: {limit: 9, calendar: month, in: UTC, then: {slow: {rate: 1, per: 1s}}}}, caps: {streams: 1}}}"),
+	})
+	if _, _, err := p.Names(); err != nil {
+		t.Fatal(err)
+	}
+	o := plans.Override{
+		Limits: map[string]core.Algorithm{"api": free, "apy": free, "api.slow": free, "api/gpt": free},
+		Caps:   map[string]plans.Cap{"streams/gpt": {Limit: 1}, "steams": {Limit: 1}},
+	}
+	gatetest.Fails(t, p.SetOverride(t.Context(), "acme", o), "a misspelt name was stored")
+	delete(o.Limits, "apy")
+	delete(o.Caps, "steams")
+	gatetest.NoError(t, p.SetOverride(t.Context(), "acme", o))
+}
+
 // An override that is over by Redis's clock is an error, and the one before stays.
 func TestOverrideIsOverByTheClockOfRedis(t *testing.T) {
 	t.Parallel()

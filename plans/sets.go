@@ -88,3 +88,13 @@ func (s *sets) checkNames(set *Set) error {
 	}
 	return s.fixed.check(set)
 }
+
+// unknown returns an error for each name of an override that no plan may have, once names are fixed.
+func (s *sets) unknown(o Override) error {
+	s.loading.Lock()
+	defer s.loading.Unlock()
+	if s.fixed == nil {
+		return nil
+	}
+	return s.fixed.unknown("override.", o.own())
+}
