@@ -189,7 +189,7 @@ func TestDoAllEndsInABusyProcess(t *testing.T) {
 		}()
 	}
 	s := newServers(t, func(context.Context, []redis.Cmder) error {
-		time.Sleep(4 * timeout)       // in a bubble
+		time.Sleep(4 * timeout)       // the client waits for longer than a call may
 		return os.ErrDeadlineExceeded // of the client
 	}, false)
 	l := newLetter("a", "a")
