@@ -110,7 +110,7 @@ func (s *storm) draw(random *rand.Rand, n int) {
 		}
 		s.all = append(s.all, one)
 		if one.tenant == "tenant-0" && one.fate == "whole" {
-			s.limit += c.Usage.usage(0).Total() / 3
+			s.limit += min(c.Usage.usage(0).Total(), 10_000) / 3 // or one long answer is most of it
 		}
 	}
 }
