@@ -35,9 +35,9 @@ type Config struct {
 	Route func(*http.Request) string
 	// Read reads what a response says, before the Transport does: a refusal, or one with ReasonNone
 	// for none. If it returns false, the Transport reads the response itself. The head is the first
-	// 64 KiB of the body, without gzip, of a response with a status of 400, 402, 403, 412, 429, 498,
-	// 500, 502, 503, 504 or 529. It is nil for others, and if the body does not come within 250 ms.
-	// What Read takes of the Body it must put back. It must be safe for concurrent use. Nil reads nothing.
+	// 64 KiB of the body, without gzip, of a response with a status of 400 or more. It is nil for
+	// others, and if the body does not come within 250 ms. What Read takes of the Body it must put
+	// back. It must be safe for concurrent use. Nil reads nothing.
 	Read func(res *http.Response, head []byte) (Refusal, bool)
 	// Longest bounds the cooldown of a refusal that tells a longer wait. Zero means 24 h.
 	Longest time.Duration

@@ -353,10 +353,13 @@ func TestRead(t *testing.T) {
 
 // A request is sent again whatever status Read knows a refusal by.
 func TestReadOfAnyStatusIsRetried(t *testing.T) {
-	for _, status := range []int{http.StatusOK, http.StatusTeapot, http.StatusTooManyRequests} {
+	for _, status := range []int{http.StatusOK, http.StatusTeapot, 420, http.StatusTooManyRequests} {
 		r := newRig(t, outbound.Config{
 			Retry: outbound.Retry{Max: 1}, MaxWait: time.Minute,
-			Read: func(res *http.Response, _ []byte) (outbound.Refusal, bool) {
+			Read: func(res *http.Response, head []byte) (outbound.Refusal, bool) {
+				if slow := res.Header.Get("X-Slow") != ""; slow && status >= 400 && string(head) != "later" {
+					t.Errorf("the head of a %d is %q", status, head)
+				}
 				return outbound.Refusal{Reason: outbound.ReasonSlow, Wait: time.Millisecond}, res.Header.Get("X-Slow") != ""
 			},
 		})

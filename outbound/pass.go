@@ -148,7 +148,7 @@ func (p *pass) learn(res *http.Response) {
 	x.refusal = nil
 	x.whole = res.Body == http.NoBody
 	var head []byte
-	reads := !x.whole && signal.Refusal(res.StatusCode)
+	reads := !x.whole && (signal.Refusal(res.StatusCode) || x.t.cfg.Read != nil && res.StatusCode >= http.StatusBadRequest)
 	if reads {
 		head, x.whole = readAhead(res, signal.MaxBody)
 		head = decoded(res.Header, head, signal.MaxBody)
@@ -159,7 +159,7 @@ func (p *pass) learn(res *http.Response) {
 		x.whole = res.Body == http.NoBody // otherwise a Meter may read along
 		return
 	}
-	if !reads && !x.whole { // Config.Read knows other statuses
+	if !reads && !x.whole { // Config.Read knows the status
 		_, x.whole = readAhead(res, signal.MaxBody)
 	}
 	x.refusal = x.refused(res.StatusCode, s, p.sent)

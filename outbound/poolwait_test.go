@@ -183,6 +183,37 @@ func TestPoolSpreadsRequestsThatComeTogether(t *testing.T) {
 	}
 }
 
+// Requests that wait while all upstreams cool go to all of them.
+func TestPoolSpreadsRequestsAfterCooldowns(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *core.Gate) {
+		var mu sync.Mutex
+		got := make(map[string]int)
+		ups := hosts(t, 0, outbound.Config{Gate: g}, "a", "b")
+		for i := range ups {
+			ups[i].Transport = transport(t, outbound.Config{Gate: g, Base: roundTripper(func(r *http.Request) (*http.Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if got[r.Host]++; got[r.Host] == 1 {
+					return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"2"}}, Body: http.NoBody}, nil
+				}
+				return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+			})})
+		}
+		p := pool(t, outbound.PoolConfig{Upstreams: ups, MaxWait: time.Minute, Retry: outbound.Retry{Max: 2}})
+		var all sync.WaitGroup
+		for i := range 40 {
+			all.Go(func() { gatetest.Must(ask(t, p, "http://example.com/", ""))(t) })
+			if i == 0 {
+				time.Sleep(time.Second) // in the clock of a bubble, while both cool
+			}
+		}
+		all.Wait()
+		if got["a"] < 10 || got["b"] < 10 {
+			t.Errorf("requests went to %v", got)
+		}
+	})
+}
+
 // A request waits as long as it may, although an upstream has had room by the time that the others have
 // been asked, and although nobody knows when a slot of another is free.
 func TestPoolWaitsWhileItAsks(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"time"
@@ -89,11 +90,18 @@ func (s *search) run() (*http.Response, error) {
 }
 
 // next returns the upstream that has room first, or nil if none is busy, and how long to wait for it: until
-// the next one has room, or 0 if it has none in time.
+// the next one has room, or 0 if it has none in time. Of those that cool until about the same time it takes
+// any, so that not all requests go to one.
 func (s *search) next() (first *candidate, wait time.Duration) {
 	busy := slices.DeleteFunc(slices.Clone(s.order), func(c *candidate) bool { return c.busy == nil })
+	room := make(map[*candidate]time.Duration, len(busy))
+	for _, c := range busy {
+		if room[c] = c.busy.soon(); c.busy.rank == byCooldown && !c.busy.Spent {
+			room[c] += rand.N(longestSpread)
+		}
+	}
 	slices.SortStableFunc(busy, func(a, b *candidate) int {
-		return cmp.Or(cmp.Compare(a.busy.soon(), b.busy.soon()), cmp.Compare(a.busy.After, b.busy.After))
+		return cmp.Or(cmp.Compare(room[a], room[b]), cmp.Compare(a.busy.After, b.busy.After))
 	})
 	if len(busy) == 0 {
 		return nil, 0
