@@ -188,8 +188,7 @@ func (g *Gate) adjust(
 	if quota, err = forPeriod(&k, quota, op, at); err != nil {
 		return 0, err
 	}
-	var c charge
-	c.at(asked.Key, from, quota)
+	c := chargeOn(asked.Key, from, quota)
 	c.Adjustment = &k
 	kind := from.kind
 	kind.Adjusts = op != algorithm.AtLeast || p.adjusts()
@@ -274,8 +273,7 @@ func (g *Gate) giveTo(ctx context.Context, asked Charge, units int64) (given int
 	}
 	var ops []request.Request
 	step := func(op algorithm.Operation, cost algorithm.Cost) *request.Charge {
-		var c charge
-		c.at(asked.Key, from, limit)
+		c := chargeOn(asked.Key, from, limit)
 		c.Kind = c.Bare() // what is held does not change
 		c.Cost = cost
 		c.Reply = []int64{algorithm.AnyReceipt}

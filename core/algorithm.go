@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
@@ -17,7 +18,7 @@ const Never = algorithm.Never
 // [FixedWindow], [SlidingWindow], [SlidingLog], [Calendar], [Block], [Unlimited] or [DenyAll]. All
 // are plain data and used by value, not by pointer.
 type Algorithm interface {
-	// compile validates the limit.
+	// compile validates the limit. Its errors begin with the name of a field.
 	compile() (compiled, error)
 }
 
@@ -54,12 +55,21 @@ type compiled struct {
 	denies   bool                // everything, if both are nil
 }
 
-// counted returns a compiled limit, or its faults behind the name of the algorithm.
-func counted(name string, limit algorithm.Limit, err error) (compiled, error) {
+// compile validates a limit. An error names the algorithm.
+func compile(a Algorithm) (compiled, error) {
+	c, err := a.compile()
 	if err != nil {
-		return compiled{}, prefixed(name+".", err)
+		return compiled{}, prefixed(typeOf(a)+".", err)
 	}
-	return compiled{limit: limit}, nil
+	return c, nil
+}
+
+// typeOf returns the name of the type of an algorithm, such as "TokenBucket".
+func typeOf(a Algorithm) string { return strings.TrimPrefix(fmt.Sprintf("%T", a), "core.") }
+
+// counted returns a compiled limit that is not of a calendar.
+func counted(limit algorithm.Limit, err error) (compiled, error) {
+	return compiled{limit: limit}, err
 }
 
 // TokenBucket admits Burst tokens at once and refills Rate tokens in each period Per, evenly. In
@@ -99,8 +109,7 @@ func PerMinute(n int64) TokenBucket { return TokenBucket{Rate: n, Per: time.Minu
 func PerHour(n int64) TokenBucket { return TokenBucket{Rate: n, Per: time.Hour, Burst: n} }
 
 func (b TokenBucket) compile() (compiled, error) {
-	limit, err := algorithm.NewTokenBucket(b.Rate, b.Per, b.Burst)
-	return counted("TokenBucket", limit, err)
+	return counted(algorithm.NewTokenBucket(b.Rate, b.Per, b.Burst))
 }
 
 // LeakyBucket holds Capacity units and leaks Rate of them in each period Per, evenly. With Decide
@@ -119,8 +128,7 @@ type LeakyBucket struct {
 }
 
 func (b LeakyBucket) compile() (compiled, error) {
-	limit, err := algorithm.NewLeakyBucket(b.Rate, b.Per, b.Capacity)
-	return counted("LeakyBucket", limit, err)
+	return counted(algorithm.NewLeakyBucket(b.Rate, b.Per, b.Capacity))
 }
 
 // Unlimited admits everything and keeps no state.

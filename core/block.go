@@ -37,8 +37,7 @@ type Block struct {
 
 func (b Block) compile() (compiled, error) {
 	most := cmp.Or(b.Most, b.For)
-	limit, err := algorithm.NewBlock(b.Strikes, b.Within, b.For, most, cmp.Or(b.Forgive, most))
-	return counted("Block", limit, err)
+	return counted(algorithm.NewBlock(b.Strikes, b.Within, b.For, most, cmp.Or(b.Forgive, most)))
 }
 
 // blocks fills in the decision on charges if one is on a key that is known to cool, or to be blocked for
@@ -167,8 +166,7 @@ func (b *Blocklist) send(
 		return nil, fmt.Errorf("%w: it is missing", ErrKey)
 	}
 	block := b.policy.own.current().(*algorithm.Block) // as NewBlocklist has checked
-	c := new(charge)
-	c.at(key, b.policy.own, block)
+	c := chargeOn(key, b.policy.own, block)
 	c.Kind = request.KindOf(c.Suffix, block) // by hand, a shadow blocks too
 	requests := []request.Request{{Charges: []*request.Charge{&c.Charge}}}
 	ask(&requests[0], block)

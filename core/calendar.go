@@ -46,10 +46,7 @@ type Calendar struct {
 func (c Calendar) compile() (compiled, error) {
 	every := algorithm.Unit(c.Every)
 	calendar, err := algorithm.NewCalendar(c.Limit, every, c.In, c.Anchor, time.Now())
-	if err != nil {
-		return compiled{}, prefixed("Calendar.", err)
-	}
-	return compiled{calendar: calendar}, nil
+	return compiled{calendar: calendar}, err
 }
 
 // Span is the half-open interval [From, Until). Both are zero for a quota without periods.
@@ -63,7 +60,7 @@ func (s Span) String() string {
 // Period returns the period at a time, such as the month whose end ends a raise. The error is that
 // of a Calendar that is not valid.
 func (c Calendar) Period(at time.Time) (Span, error) {
-	compiled, err := c.compile()
+	compiled, err := compile(c)
 	if err != nil {
 		return Span{}, fmt.Errorf("core: %w", err)
 	}

@@ -287,6 +287,13 @@ func (g *Gate) raise(ctx context.Context, p *inquiry) {
 	}
 }
 
+// chargeOn returns a charge of no cost on the state of a key, and the limit that holds for it.
+func chargeOn(key Key, from *limit, current algorithm.Limit) *charge {
+	c := new(charge)
+	c.at(key, from, current)
+	return c
+}
+
 // at names the state of a zero charge, and the limit that holds for it.
 func (c *charge) at(key Key, from *limit, current algorithm.Limit) {
 	c.from = from

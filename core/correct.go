@@ -134,23 +134,20 @@ func (g *Gate) giveBack(ctx context.Context, p *inquiry, requests []request.Requ
 // give sends a refund within the decision's deadline, whatever became of the caller. If no time is
 // left, it does not keep the caller waiting.
 func (g *Gate) give(ctx context.Context, requests []request.Request) {
-	detached := context.WithoutCancel(ctx)
-	send := func(end time.Time) {
+	end, bounded := ctx.Deadline()
+	late := bounded && time.Until(end) <= 0
+	if late || !bounded { // in memory it is not
+		end = time.Now().Add(g.timeout)
+	}
+	send := func() {
+		detached := context.WithoutCancel(ctx)
 		if err := g.send(deadline.Until(detached, end), requests); err != nil {
 			g.tellReservation(detached, OpRefundFailed, err, 0)
 		}
 	}
-	end, ok := ctx.Deadline()
-	if !ok { // in memory
-		end = time.Now().Add(g.timeout)
-	}
-	if time.Until(end) > 0 {
-		send(end)
+	if late && !g.closed.Load() { // nothing waits for a task that begins on a closed Gate
+		g.tasks.Go(send)
 		return
 	}
-	if g.closed.Load() { // nothing waits for a task that begins now
-		send(time.Now().Add(g.timeout))
-		return
-	}
-	g.tasks.Go(func() { send(time.Now().Add(g.timeout)) })
+	send()
 }

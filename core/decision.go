@@ -172,15 +172,14 @@ func (d *Decision) delay() (longest time.Duration) {
 
 // stateless fills in the outcome of an algorithm without state.
 func (r *Result) stateless(denies bool) {
-	if !denies {
-		r.Allowed = true
-		return
+	r.Allowed = !denies
+	if denies {
+		r.Known = true
+		r.Window = Never
+		r.RetryAfter = Never
+		r.NextAfter = Never
+		r.ResetAfter = Never
 	}
-	r.Known = true
-	r.Window = Never
-	r.RetryAfter = Never
-	r.NextAfter = Never
-	r.ResetAfter = Never
 }
 
 // read fills in the outcome of a charge.

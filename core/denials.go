@@ -128,15 +128,19 @@ func (c *denialCache) put(p *inquiry, charges []Charge, from int, cost int64, d 
 	k.until = p.began.at + min(wait, denialLasts)
 	set := c.set(k.charges)
 	place := &set[0]
-	first := set[0].Load()
-	second := set[1].Load()
-	if first != nil && !first.of(k.charges) &&
-		(second == nil || second.of(k.charges) || second.until < first.until) {
-		place = &set[1]
+	if first := set[0].Load(); first != nil && !first.of(k.charges) {
+		if second := set[1].Load(); second == nil || second.of(k.charges) || second.until < first.until {
+			place = &set[1]
+		}
 	}
 	place.Store(k)
-	for last := c.until.Load(); last < int64(k.until) && !c.until.CompareAndSwap(last, int64(k.until)); {
-		last = c.until.Load()
+	atLeast(&c.until, int64(k.until))
+}
+
+// atLeast raises a number to n.
+func atLeast(number *atomic.Int64, n int64) {
+	for old := number.Load(); old < n && !number.CompareAndSwap(old, n); {
+		old = number.Load()
 	}
 }
 
@@ -235,10 +239,7 @@ func (c *denialCache) lifting(keys ...uint64) (lifted func()) {
 	return func() {
 		for _, k := range keys {
 			l := &c.lifts[k%denialKeys]
-			n := c.lastLift.Add(1)
-			for before := l.last.Load(); before < n && !l.last.CompareAndSwap(before, n); {
-				before = l.last.Load()
-			}
+			atLeast(&l.last, c.lastLift.Add(1))
 			l.inFlight.Add(-1)
 		}
 	}

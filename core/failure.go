@@ -35,8 +35,6 @@ const closedRetry = time.Second
 // fail lets the failure modes of the unanswered charges decide whether they admit the request too. A
 // request that was denied already spends nothing here either.
 func (g *Gate) fail(ctx context.Context, p *inquiry) {
-	var shares [MaxCharges]charge
-	var at []int
 	whole := &p.whole[0]
 	local := request.Request{Op: p.op, Bound: whole.Bound, Receipts: whole.Receipts}
 	for i := range p.wire {
@@ -49,20 +47,17 @@ func (g *Gate) fail(ctx context.Context, p *inquiry) {
 			p.admitted = p.admitted && mode == FailOpen
 			continue
 		}
-		own := &shares[len(at)]
-		*own = *c
-		own.local = true
-		own.whole = c.Limit.Capacity()
-		own.Kind = c.Bare()
-		own.raised = 0
+		c.local = true
+		c.whole = c.Limit.Capacity()
+		c.Kind = c.Bare()
+		c.raised = 0
 		if g.replicas > 1 {
-			own.Limit = c.Limit.Share(int64(g.replicas))
+			c.Limit = c.Limit.Share(int64(g.replicas))
 		}
-		own.price(false)
-		local.Charges = append(local.Charges, &own.Charge)
-		at = append(at, i)
+		c.price(false)
+		local.Charges = append(local.Charges, &c.Charge)
 	}
-	if len(at) == 0 {
+	if len(local.Charges) == 0 {
 		return
 	}
 	if !p.admitted {
@@ -70,9 +65,6 @@ func (g *Gate) fail(ctx context.Context, p *inquiry) {
 	}
 	requests := []request.Request{local}
 	_ = g.local.Decide(ctx, requests) // memory does not fail
-	for j, i := range at {
-		p.wire[i] = shares[j]
-	}
 	p.admitted = p.admitted && requests[0].Admitted()
 	if p.admitted && p.op == algorithm.AtMost {
 		whole.Bound = requests[0].Verdict

@@ -53,53 +53,45 @@ func NewMemory(cfg Config) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := newGate(cfg)
 	clock := cfg.clock()
-	g.local = memstore.New(cfg.MaxKeys, clock)
+	g := newGate(cfg, clock)
 	g.store = g.local
 	g.source = SourceMemory
-	g.bound = unbounded
+	g.bound = func(ctx context.Context) context.Context { return ctx }
 	g.ping = func(context.Context) error { return nil }
+	g.lend(clock, nil)
+	g.lent.Clock = clock
+	g.lent.Leases = g.lent.LocalLeases
 	g.lent.Answers = func(context.Context, string) bool { return true }
 	g.lent.Filters = memstore.NewFilters(clock)
-	g.lend(clock, nil, nil)
 	return g, nil
 }
-
-// unbounded leaves a decision in memory without a deadline of its own.
-func unbounded(ctx context.Context) context.Context { return ctx }
 
 // isClosed reports whether the Gate decides nothing any more. The zero value does not either.
 func (g *Gate) isClosed() bool { return g.store == nil || g.closed.Load() }
 
-func newGate(cfg Config) *Gate {
+func newGate(cfg Config, clock func() int64) *Gate {
 	g := &Gate{
 		prefix: cfg.Prefix + ":", observe: cfg.Observe, replicas: cfg.Replicas,
 		timeout: cfg.Timeout, tasks: new(breaker.Tasks), holdID: newID,
+		local: memstore.New(cfg.MaxKeys, clock),
 	}
 	g.ledgers = newLedgers(g.tasks, cfg.Timeout)
-	g.thresholds = newWatch(g, cfg.clock())
+	g.thresholds = newWatch(g, clock)
 	return g
 }
 
-// lend sets up what the Gate lends, with the leases in a store, or in memory if that is nil.
-func (g *Gate) lend(clock func() int64, leases request.LeaseStore, listen keeper.Listener) {
-	h := &g.lent
-	h.Prefix = g.prefix
-	h.Replicas = g.replicas
-	h.Tasks = g.tasks
-	h.Closed = g.isClosed
-	if g.observe != nil {
-		h.Observe = func(ctx context.Context, e hub.Event) { g.observe(ctx, e) }
+// lend begins to lend what Gates in memory and on Redis have alike.
+func (g *Gate) lend(clock func() int64, listen keeper.Listener) {
+	g.lent = hub.Hub{
+		Prefix: g.prefix, Replicas: g.replicas, Tasks: g.tasks, Closed: g.isClosed,
+		Keeper: keeper.New(keeper.Config{
+			Listen: listen, Prefix: g.prefix, ID: newID(), Tasks: g.tasks, Closed: ErrClosed,
+		}),
 	}
-	h.Keeper = keeper.New(keeper.Config{
-		Listen: listen, Prefix: g.prefix, ID: newID(), Tasks: g.tasks, Closed: ErrClosed,
-	})
-	h.LocalLeases = memstore.NewLeases(clock, h.Keeper.Tell)
-	h.Leases = leases
-	if leases == nil {
-		h.Leases = h.LocalLeases
-		h.Clock = clock
+	g.lent.LocalLeases = memstore.NewLeases(clock, g.lent.Keeper.Tell)
+	if g.observe != nil {
+		g.lent.Observe = func(ctx context.Context, e hub.Event) { g.observe(ctx, e) }
 	}
 }
 
@@ -140,8 +132,7 @@ func (g *Gate) reset(ctx context.Context, charges []Charge) error {
 
 // forget forgets the state of a limit on a key.
 func (g *Gate) forget(ctx context.Context, key Key, limit *limit) error {
-	var c charge
-	c.at(key, limit, nil)
+	c := chargeOn(key, limit, nil)
 	defer g.cache.lifting(c.StateHash())()
 	if g.source == SourceRedis {
 		_ = g.local.Reset(ctx, &c.Charge) // this process's share; memory does not fail

@@ -57,8 +57,7 @@ func (inside) Suffix(p *Policy) string { return p.own.kind.Suffix }
 // key is blocked. It keeps the answer, which may be empty, as long as the block lasts. It works on a
 // closed Gate too.
 func (inside) Mark(ctx context.Context, g *Gate, p *Policy, key Key, answer []byte) error {
-	done := &Blocklist{g, p}
-	_, err := done.send(ctx, key, func(r *request.Request, b *algorithm.Block) {
+	_, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, b *algorithm.Block) {
 		r.Op = algorithm.Decide
 		r.Charges[0].Cost = b.Cost(1)
 		r.Answer, r.AnswerFor = answer, b.Most().Microseconds()
@@ -71,16 +70,13 @@ func (inside) Answer(ctx context.Context, g *Gate, p *Policy, key Key) ([]byte, 
 	if err := check([]Charge{{Policy: p, Key: key}}); err != nil {
 		return nil, err
 	}
-	var c charge
-	c.at(key, p.own, nil)
-	return g.store.Answer(g.bound(ctx), &c.Charge)
+	return g.store.Answer(g.bound(ctx), &chargeOn(key, p.own, nil).Charge)
 }
 
 // Forgive lets the next block of a key under a policy whose Algorithm is a Block be as short as the
 // first one, unless the key is blocked.
 func (inside) Forgive(ctx context.Context, g *Gate, p *Policy, key Key) error {
-	done := &Blocklist{g, p}
-	_, err := done.send(ctx, key, func(r *request.Request, b *algorithm.Block) {
+	_, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, b *algorithm.Block) {
 		r.Op = algorithm.Give
 		r.Charges[0].Cost = b.Cost(1)
 		r.Charges[0].Reply = []int64{algorithm.LastBlock}
@@ -94,7 +90,7 @@ func (inside) Forgive(ctx context.Context, g *Gate, p *Policy, key Key) error {
 func (inside) Cool(
 	ctx context.Context, g *Gate, p *Policy, key Key, growth Block, c hub.Cooldown,
 ) (rest time.Duration, err error) {
-	grown, err := growth.compile()
+	grown, err := compile(growth)
 	if err != nil {
 		return 0, err
 	}
@@ -103,8 +99,7 @@ func (inside) Cool(
 	if c.For > 0 {
 		cost = limit.ByHand(c.For, c.Reason)
 	}
-	done := &Blocklist{g, p}
-	told, err := done.send(ctx, key, func(r *request.Request, _ *algorithm.Block) {
+	told, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, _ *algorithm.Block) {
 		r.Op = algorithm.Force
 		r.Charges[0].Limit = limit
 		r.Charges[0].Cost = cost
@@ -123,8 +118,7 @@ func heed(g *Gate, p *Policy, key Key, rest time.Duration, reason int64) {
 		return
 	}
 	b := p.own.current().(*algorithm.Block)
-	var c charge
-	c.at(key, p.own, b)
+	c := chargeOn(key, p.own, b)
 	c.Cost = b.ByHand(rest, reason)
 	requests := []request.Request{{Op: algorithm.Force, Charges: []*request.Charge{&c.Charge}}}
 	_ = g.local.Decide(context.Background(), requests) // memory does not fail

@@ -73,10 +73,7 @@ func keyAt(path string) Key {
 func (k Key) Parts() (parts []string) {
 	for rest := k.given; rest != ""; {
 		size, tail, _ := strings.Cut(rest, ":")
-		n, err := strconv.Atoi(size)
-		if err != nil {
-			return nil // NewKey wrote it, so this does not happen
-		}
+		n, _ := strconv.Atoi(size) // NewKey wrote it
 		parts, rest = append(parts, tail[:n]), tail[n:]
 	}
 	if parts != nil || k.path == "" || strings.Contains(k.path, hashMark) {
@@ -85,7 +82,7 @@ func (k Key) Parts() (parts []string) {
 	for part := range strings.SplitSeq(k.path[1:k.outer-1]+k.path[k.outer:], ":") {
 		plain, err := url.PathUnescape(part)
 		if err != nil {
-			return nil // as above
+			return nil // the key is that of another program
 		}
 		parts = append(parts, plain)
 	}
@@ -100,29 +97,20 @@ var hashes = maphash.MakeSeed()
 
 // appendPart appends a part, its bytes escaped as % and two digits, or its hash.
 func appendPart(b []byte, part string) []byte {
-	size := 0
-	for i := 0; i < len(part) && size <= maxPartSize; i++ {
-		size++
-		if !bare(part[i]) {
-			size += 2
-		}
-	}
-	switch {
-	case size > maxPartSize:
-		sum := sha256.Sum256([]byte(part))
-		return base64.RawURLEncoding.AppendEncode(append(b, hashMark...), sum[:16])
-	case size == len(part):
-		return append(b, part...)
-	}
 	const digits = "0123456789ABCDEF"
-	for i := 0; i < len(part); i++ {
+	begins := len(b)
+	for i := 0; i < len(part) && len(b)-begins <= maxPartSize; i++ {
 		if c := part[i]; bare(c) {
 			b = append(b, c)
 		} else {
 			b = append(b, '%', digits[c>>4], digits[c&15])
 		}
 	}
-	return b
+	if len(b)-begins <= maxPartSize {
+		return b
+	}
+	sum := sha256.Sum256([]byte(part))
+	return base64.RawURLEncoding.AppendEncode(append(b[:begins], hashMark...), sum[:16])
 }
 
 func bare(c byte) bool { return plain(rune(c)) || c == '@' || c == '=' }

@@ -166,10 +166,7 @@ func (g *Gate) seedFrom(ctx context.Context, c *Charge, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	quota := algorithm.QuotaOf(limit.current())
-	if quota == nil {
-		return nil // its limit has changed
-	}
+	quota := algorithm.QuotaOf(limit.current()) // adjust has asked about it
 	called, cancel := context.WithTimeout(ctx, ledgerTime)
 	defer cancel()
 	var period Span

@@ -32,34 +32,26 @@ func probeRequest() (func(outermost string) request.Request, error) {
 
 // pingCharges returns charges that use every command that a decision needs. They have two hash slots
 // if one script may have: a proxy that hides a cluster rejects that.
-func pingCharges(oneServer bool) ([]Charge, error) {
+func pingCharges(oneServer bool) (charges []Charge) {
 	keys := [2]string{"ping", "ping"}
 	if oneServer {
 		keys[1] = "pong"
 	}
-	var charges []Charge
 	for i, cfg := range []PolicyConfig{
 		{Name: "ping", Algorithm: TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1}},
 		{Name: "ping-log", Algorithm: SlidingLog{[]Window{{Limit: 1000, Width: 500 * time.Millisecond}}}},
 	} {
-		policy, fault := NewPolicy(cfg)
-		key, err := NewKey(keys[i])
-		if err = errors.Join(fault, err); err != nil {
-			return nil, err
-		}
+		policy, _ := NewPolicy(cfg) // a missing policy or key is an error of the decision
+		key, _ := NewKey(keys[i])
 		charges = append(charges, Charge{Policy: policy, Key: key, Cost: 1})
 	}
-	return charges, nil
+	return charges
 }
 
 func tryPing(ctx context.Context, store *redisstore.Store) error {
-	charges, err := pingCharges(!store.Cluster)
-	if err != nil {
-		return err
-	}
 	p := newInquiry(algorithm.Decide, 0, moment{})
 	defer p.release()
-	if err := p.lay(charges); err != nil {
+	if err := p.lay(pingCharges(!store.Cluster)); err != nil {
 		return err
 	}
 	return store.Insist(ctx, p.whole[:])

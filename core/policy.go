@@ -161,7 +161,7 @@ func (p *Policy) compile(a Algorithm) (*limit, error) {
 	if reflect.TypeOf(a).Kind() == reflect.Pointer {
 		return nil, fmt.Errorf("%T must be a value: it is copied", a)
 	}
-	c, err := a.compile()
+	c, err := compile(a)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/keeper"
-	"github.com/headgate/headgate/internal/memstore"
 	"github.com/headgate/headgate/internal/redisstore"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
@@ -29,9 +28,8 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	if err = errors.Join(err, fault); err != nil {
 		return nil, err
 	}
-	g := newGate(cfg)
 	clock := cfg.clock()
-	g.local = memstore.New(cfg.MaxKeys, clock)
+	g := newGate(cfg, clock)
 	g.cluster = !oneServer(client, cfg.Topology)
 	store := redisstore.New(redisstore.Config{
 		Client: client, Prefix: g.prefix, Cluster: g.cluster,
@@ -40,7 +38,9 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	})
 	g.store = store
 	g.source = SourceRedis
-	g.bound = g.untilTimeout
+	g.bound = func(ctx context.Context) context.Context {
+		return deadline.Until(ctx, time.Now().Add(g.timeout))
+	}
 	if !cfg.DisableDenialCache {
 		g.cache = newDenialCache()
 	}
@@ -48,12 +48,13 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 		return statePolicies(store, g.lent.Answers, policies)
 	})
 	g.ping = func(ctx context.Context) error { return pingRedis(ctx, store, g.timeout) }
+	g.lend(clock, keeper.Listen(client))
 	g.lent.Use = store.Servers.Use
 	g.lent.Answers = store.Servers.Answers
 	g.lent.Filters = redisstore.NewFilters(store)
 	g.lent.Nodes = store.Servers.Nodes
 	g.lent.Client = client
-	g.lend(clock, redisstore.NewLeases(store), keeper.Listen(client))
+	g.lent.Leases = redisstore.NewLeases(store)
 	return g, nil
 }
 
@@ -63,11 +64,6 @@ func oneServer(client redis.UniversalClient, t Topology) bool {
 	}
 	_, ok := client.(*redis.Client)
 	return ok
-}
-
-// untilTimeout gives a decision its deadline.
-func (g *Gate) untilTimeout(ctx context.Context) context.Context {
-	return deadline.Until(ctx, time.Now().Add(g.timeout))
 }
 
 // reword replaces the error of a store by the one that core's callers see.
@@ -88,21 +84,17 @@ func reword(ctx context.Context, err error) error {
 	return fmt.Errorf("core: redis: %w", err)
 }
 
+var noticed = [...]Op{
+	trips.Opened: OpCircuitOpened, trips.Closed: OpCircuitClosed, trips.Overloaded: OpOverload,
+	trips.ScriptMissing: OpScriptMissing,
+}
+
 // serverNotice tells the observer what became of a server.
 func (g *Gate) serverNotice(ctx context.Context, n trips.Notice) {
-	e := &ServerEvent{Node: n.Node, Err: n.Err}
-	switch n.Kind {
-	case trips.Opened:
-		e.Op = OpCircuitOpened
-	case trips.Closed:
-		e.Op = OpCircuitClosed
-	case trips.Overloaded:
-		e.Op = OpOverload
-		e.Err = ErrOverloaded
-	case trips.ScriptMissing:
-		e.Op = OpScriptMissing
+	if n.Kind == trips.Overloaded {
+		n.Err = ErrOverloaded
 	}
-	g.tell(ctx, e)
+	g.tell(ctx, &ServerEvent{Op: noticed[n.Kind], Node: n.Node, Err: n.Err})
 	switch n.Kind {
 	case trips.Opened:
 		g.lent.Keeper.Wake() // the waiters' failure modes decide

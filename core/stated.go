@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -138,7 +137,7 @@ func (p *Policy) line() (string, error) {
 		return "", err
 	}
 	s := stated.Policy{
-		Name: p.name, Kind: strings.TrimPrefix(fmt.Sprintf("%T", p.algorithm), "core."), Limit: limit,
+		Name: p.name, Kind: typeOf(p.algorithm), Limit: limit,
 		Unit: uint8(p.unit), Hold: p.hold, Raisable: p.raisable, Shadow: p.shadow, Varies: p.varies(),
 	}
 	if c, ok := p.algorithm.(Calendar); ok && isNamed(c.In) {

@@ -80,11 +80,8 @@ func (g *Gate) watch(p *inquiry, d *Decision, charges []Charge, start time.Time)
 			continue
 		}
 		bits := threshold.Reached(policy.thresholds, r.Used, r.Limit)
-		if bits == 0 {
-			continue
-		}
 		c := &p.wire[p.place[i]]
-		if span, ok := algorithm.SpanOf(c.Limit, c.Reply); ok {
+		if span, ok := algorithm.SpanOf(c.Limit, c.Reply); ok && bits != 0 {
 			g.thresholds.See(threshold.Sighting[watched]{
 				Owner: watched{policy, c.key()}, ID: c.StateHash() ^ policy.hash,
 				Percents: policy.thresholds, Bits: bits,

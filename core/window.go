@@ -20,8 +20,7 @@ type FixedWindow struct {
 }
 
 func (w FixedWindow) compile() (compiled, error) {
-	limit, err := algorithm.NewFixedWindow(w.Limit, w.Window, w.FromFirst)
-	return counted("FixedWindow", limit, err)
+	return counted(algorithm.NewFixedWindow(w.Limit, w.Window, w.FromFirst))
 }
 
 // SlidingWindow admits about Limit units in any window.
@@ -62,11 +61,9 @@ func AnyHour(n int64) SlidingWindow {
 
 func (w SlidingWindow) compile() (compiled, error) {
 	if w.Buckets != 0 {
-		limit, err := algorithm.NewBuckets(w.Limit, w.Window, w.Buckets)
-		return counted("SlidingWindow", limit, err)
+		return counted(algorithm.NewBuckets(w.Limit, w.Window, w.Buckets))
 	}
-	limit, err := algorithm.NewSlidingWindow(w.Limit, w.Window)
-	return counted("SlidingWindow", limit, err)
+	return counted(algorithm.NewSlidingWindow(w.Limit, w.Window))
 }
 
 // SlidingLog admits exactly the limit of each of its windows in any window of that width. It keeps
@@ -90,6 +87,5 @@ func (l SlidingLog) compile() (compiled, error) {
 	for i, w := range l.Windows {
 		windows[i] = algorithm.Window(w)
 	}
-	limit, err := algorithm.NewSlidingLog(windows)
-	return counted("SlidingLog", limit, err)
+	return counted(algorithm.NewSlidingLog(windows))
 }
