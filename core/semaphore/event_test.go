@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headgate/headgate/core"
@@ -61,10 +62,9 @@ func TestPanicInObserveTakesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			check := func(t *testing.T, newGate func(core.Config) *core.Gate) {
-				armed := true
+				var fired atomic.Bool
 				g := newGate(core.Config{Observe: func(_ context.Context, e core.Event) {
-					if armed && e.EventName() == tt.event {
-						armed = false
+					if e.EventName() == tt.event && !fired.Swap(true) {
 						panic("observer")
 					}
 				}})

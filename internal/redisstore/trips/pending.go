@@ -162,7 +162,9 @@ func (p *pending) limit(k *Call, since time.Time, answers bool) time.Time {
 	case answers && k.state == stateWaits:
 		limit = turn
 	case k.state == stateSent && limit.Before(turn): // it may have waited for longer than its end
-		limit = since.Add(p.timeout)
+		if whole := since.Add(p.timeout); limit.Before(whole) {
+			limit = whole
+		}
 	}
 	patience := p.link.patience
 	if k.Insists && p.starves() {
