@@ -3,6 +3,7 @@ package semaphore_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -312,15 +313,14 @@ func TestAdmitInOutageThatBeginsBeforeTheWait(t *testing.T) {
 	sem := newSemaphore(t, redisGate(t, client, core.Config{}), semaphore.Config{})
 	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
 	defer release(t, acquire(t, sem, level))
-	answered := 0
+	var answered atomic.Int32
 	client.AddHook(onScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
-		if answered == 1 {
-			answered++
+		if answered.CompareAndSwap(1, 2) {
 			return gatetest.Fail(cmds, errors.New("the connection is lost"))
 		}
 		err := send()
 		if err == nil {
-			answered++
+			answered.Add(1)
 		}
 		return err
 	}))
