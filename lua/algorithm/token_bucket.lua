@@ -179,12 +179,12 @@ if fraction > 0 or arrival ~= (refill > 0 and now or 0) then
     local high, above = (fraction - low) / 16777216, (kept - under) / 16777216
     local a, b, c, d, e = low % 256, low % 65536, high % 256, high % 65536, high % 16777216
     local h, i, j, k, l = under % 256, under % 65536, above % 256, above % 65536, above % 16777216
-    low = owed % 16777216
-    local top = (owed - low) / 16777216
-    local m, o, q, r, s = low % 256, low % 65536, top % 256, top % 65536, top % 16777216
-    tail = string.char(a, (b - a) / 256, (fraction % 16777216 - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216,
+    local least = owed % 16777216
+    local top = (owed - least) / 16777216
+    local m, o, q, r, s = least % 256, least % 65536, top % 256, top % 65536, top % 16777216
+    tail = string.char(a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216,
       h, (i - h) / 256, (under - i) / 65536, j, (k - j) / 256, (l - k) / 65536, (above - l) / 16777216,
-      m, (o - m) / 256, (low - o) / 65536, q, (r - q) / 256, (s - r) / 65536, (top - s) / 16777216)
+      m, (o - m) / 256, (least - o) / 65536, q, (r - q) / 256, (s - r) / 65536, (top - s) / 16777216)
   end
   --= bytes
   entry = label .. string.char(mark, a, (b - a) / 256, (low - b) / 65536, c, (d - c) / 256, (e - d) / 65536, (high - e) / 16777216) .. tail
@@ -202,6 +202,10 @@ if length < #text then
   entry = table.concat({string.sub(text, 1, spot - 1), entry, string.sub(text, spot + length)})
 end
 bundles[name] = entry
+
+--: beside
+-- What the other parts need in lua/decide/straight.lua.
+local bundles, renewed, operation, receipts = {}, {}, 'decide', false
 
 --: straight limit
 do

@@ -20,12 +20,13 @@ local KEYS, ARGV = KEYS, ARGV
 local reply, n, p, key, size, printed, expiry = {0, 0, 0, 0, 0, 0, 0}, 0, 1, 0, 0, nil, nil
 local grace, value, ttl, tail, place = 4194304, nil, nil, nil, nil
 local sub, format = string.sub, string.format
-local bundles, renewed, ttls, tails = {}, {}, nil, nil
-local operation, receipts, part = 'decide', false, 0
+local ttls, tails
+local part = 0 -- of the cost: its fraction
 if #KEYS > 1 then
   values, ttls, tails = values or {}, {}, {}
 end
 --: names
+--: beside
 while key < #KEYS do
   local stop, cost, bound = ARGV[p] + 0, 1, 1
   p = p + 1
