@@ -96,7 +96,7 @@ func (s *search) next() (first *candidate, wait time.Duration) {
 	busy := slices.DeleteFunc(slices.Clone(s.order), func(c *candidate) bool { return c.busy == nil })
 	room := make(map[*candidate]time.Duration, len(busy))
 	for _, c := range busy {
-		if room[c] = c.busy.soon(); c.busy.rank == byCooldown && !c.busy.Spent {
+		if room[c] = c.busy.soon(); c.busy.rank == byCooldown {
 			room[c] += rand.N(longestSpread)
 		}
 	}

@@ -65,7 +65,7 @@ func (i *Inspector) Give(
 		return 0, err
 	}
 	used := l.Result.Used
-	if p.Hold() > 0 && units > 0 { // what is held comes back to those that hold it
+	if p.Hold() > 0 && units > 0 { // held units come back to their holders
 		if units = min(units, used-l.Result.Held); units <= 0 {
 			return 0, nil
 		}

@@ -82,7 +82,7 @@ func (t *Tenant) Periods() string {
 	return strings.Join(all, " ")
 }
 
-// LimitText returns the limit of a subject, who has Tenants, as a file of plans has it: as the override or
+// LimitText returns the limit of a subject that has Tenants, as a file of plans has it: as the override or
 // the plan of the outermost tenant states it, so that another override made of it keeps the periods.
 func (i *Inspector) LimitText(s *Subject, l *Limit) string {
 	t, name, limit := &s.Tenants[0], l.Policy.Name(), l.Algorithm

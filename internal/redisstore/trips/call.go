@@ -69,6 +69,7 @@ func (k *Call) Reset() bool {
 	if k.state == stateLeft {
 		return false
 	}
+	clear(k.trip.commands) // they hold what the client was given
 	*k = Call{parcel: k.parcel, told: k.told, trip: k.trip}
 	return true
 }

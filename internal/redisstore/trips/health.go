@@ -35,7 +35,7 @@ func (h *health) returned(t *trip, err error) {
 	h.hears(t.sent, now)
 }
 
-// hears notes that the server has answered now what was sent at that time.
+// hears notes that the server answers now what was sent at an earlier time.
 func (h *health) hears(sent, now time.Time) {
 	h.answered = now
 	if sent.After(h.heard) {

@@ -134,8 +134,9 @@ func (r *response) ofDay() bool {
 // ofRoute reports whether a refusal is of a resource of GitHub such as search, or of a bucket of
 // Discord's. A secondary limit is the account's.
 func (r *response) ofRoute() bool {
+	apart := func(w Remaining) bool { return w.Name != requests && w.Remaining == 0 }
 	return (r.header[githubHeader] != nil || r.header[discordHeader] != nil) && r.header[globalHeader] == nil &&
-		!strings.HasPrefix(r.message, secondaryLimit) && slices.ContainsFunc(r.windows, func(w Remaining) bool { return w.Name != requests && w.Remaining == 0 })
+		!strings.HasPrefix(r.message, secondaryLimit) && slices.ContainsFunc(r.windows, apart)
 }
 
 // deniesAccount reports whether one of Anthropic's limits refuses that is of all models.

@@ -253,7 +253,7 @@ var waitHeaders = []struct {
 const secondary = time.Minute
 
 // invitations come before the wait in a message: OpenAI and Groq, Gemini, and Azure and GitHub Models
-// with a unit of its own word.
+// whose unit is a word of its own.
 var invitations = []string{"try again in ", "retry in ", "retry after ", "please wait "}
 
 // challenges are headers of a 402 that states the price of the request: x402 (transports-v2/http.md), L402
