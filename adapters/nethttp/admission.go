@@ -16,14 +16,10 @@ type Admission struct {
 	outer      *Admission  // at the Guard around this one, or nil
 	headers    http.Header // that WriteHeaders was given
 	charged    []charged   // one for each result of the decision
-	plan       core.Plan   // of Config.Plan
 	decision   core.Decision
 	err        error
-	derived    *derived // or nil
-	lease      *semaphore.Lease
-	sooner     map[int]time.Duration // by charge, the shortest wait of the policies that its policy follows
-	earlier    *earlier              // request with the id, or nil
-	written    int64                 // bytes of the response's body
+	*extra           // noExtra, unless the Guard or a Replay around it needs one
+	written    int64 // bytes of the response's body
 	status     int32
 	failed     atomic.Bool // the handler has, whatever its status is
 	covered    atomic.Bool // a Guard inside this one keeps its headers
@@ -53,14 +49,27 @@ type charger struct {
 	block  *block   // in place of all others
 }
 
-// derived is what a Guard with a Scope, with Blocks or with a Slot derives of a request.
-type derived struct {
-	scope     string
-	blockKeys []core.Key           // of the first charges, which are of BlockRules
-	caps      []semaphore.Cap      // of Config.Slot
-	ownCaps   bool                 // a cap has the limit of the plan
-	full      *semaphore.FullError // of the cap that refused the request, or nil
+// extra is what few requests need, such as those that a plan or a slot belongs to. See
+// Guard.needsExtra.
+type extra struct {
+	scope       string
+	plan        core.Plan             // of Config.Plan
+	blockKeys   []core.Key            // of the first charges, which are of BlockRules
+	caps        []semaphore.Cap       // of Config.Slot
+	full        *semaphore.FullError  // of the cap that refused the request, or nil
+	lease       *semaphore.Lease      // of the slot, or nil
+	reservation *core.Reservation     // or nil
+	sooner      map[int]time.Duration // by charge, the shortest wait of the policies that its policy follows
+	attempt     *attempt              // at the request's id, or nil
+	earlier     *earlier              // request with the id, or nil
+	write       *writeTimeout         // or nil
+	planned     bool                  // Config.Plan was asked
+	ownCaps     bool                  // a cap has the limit of the plan
+	background  bool                  // as Config.Background says
 }
+
+// noExtra stays zero. All requests that need no extra share it.
+var noExtra = new(extra)
 
 // inlineRules is for how many rules an Admission has room.
 const inlineRules = 2
@@ -116,19 +125,19 @@ func (a *Admission) Err() error { return a.err }
 
 // Full describes the full cap that refused the request. It is nil if no cap refused it.
 func (a *Admission) Full() *semaphore.FullError {
-	if a.derived == nil {
+	if a.extra == nil {
 		return nil
 	}
-	return a.derived.full
+	return a.full
 }
 
 // fullCap returns the cap that refused the request.
-func (a *Admission) fullCap() *Cap { return &a.guard.cfg.Slot.Caps[a.derived.full.Cap] }
+func (a *Admission) fullCap() *Cap { return &a.guard.cfg.Slot.Caps[a.full.Cap] }
 
 // Lease returns the slot of an admitted request, or nil if it needs none. That of a nil Admission is
 // nil.
 func (a *Admission) Lease() *semaphore.Lease {
-	if a == nil {
+	if a == nil || a.extra == nil {
 		return nil
 	}
 	return a.lease

@@ -63,11 +63,12 @@ func open(g *Guard, r *http.Request) *Exchange {
 		g = noGuard
 	}
 	requests.ExpectTrailers(r)
-	x := &Exchange{Admission: Admission{guard: g, outer: AdmissionFromContext(r.Context())}, request: r}
-	x.charged = x.inlineCharged[:0]
-	if g.derives {
-		x.derived = new(derived)
+	x := &Exchange{request: r}
+	x.guard, x.outer, x.extra = g, AdmissionFromContext(r.Context()), noExtra
+	if g.needsExtra {
+		x.extra = new(extra)
 	}
+	x.charged = x.inlineCharged[:0]
 	return x
 }
 
@@ -148,7 +149,7 @@ func (x *Exchange) decideBeside(r *http.Request, room []core.Charge) {
 func (x *Exchange) conclude(charges []core.Charge, derived bool, err error) {
 	if !x.decision.Allowed && x.status == 0 {
 		err = explain(charges, err)
-		if x.capped && errors.As(err, &x.derived.full) {
+		if x.capped && errors.As(err, &x.full) {
 			err = nil
 		}
 		x.refuse(x.statusOf(derived, err))

@@ -18,7 +18,7 @@ func (x *Exchange) deriveBlocks(r *http.Request, charges []core.Charge) ([]core.
 		if ok {
 			charges = append(charges, core.Charge{Policy: b.Policy, Key: key, Cost: core.NoCost})
 			x.charged = append(x.charged, charged{by: &x.guard.blocks[i]})
-			x.derived.blockKeys = append(x.derived.blockKeys, key)
+			x.blockKeys = append(x.blockKeys, key)
 		}
 	}
 	return charges, nil
@@ -53,7 +53,7 @@ func (x *Exchange) deniedByRule() bool { return x.denied != notDenied && x.denie
 
 // strike strikes the keys of a request that a rule denies.
 func (x *Exchange) strike(r *http.Request) {
-	for i, key := range x.derived.blockKeys {
+	for i, key := range x.blockKeys {
 		if b := x.charged[i].by.block; b.Denied {
 			strike := core.Charge{Policy: b.Policy, Key: key, Cost: 1}
 			_, _ = x.guard.cfg.Gate.Decide(r.Context(), strike) // core.Config.Observe tells of errors

@@ -27,7 +27,7 @@ func (g *Guard) Caps(r *http.Request) ([]semaphore.Cap, error) {
 	if err := x.deriveCaps(r); err != nil {
 		return nil, err
 	}
-	return x.derived.caps, nil
+	return x.caps, nil
 }
 
 // deriveCaps sets the caps of the request, or none if it returns an error.
@@ -39,8 +39,8 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 		return err
 	}
 	var parts []string
-	if x.derived.scope != "" {
-		parts = append(parts, x.derived.scope)
+	if x.scope != "" {
+		parts = append(parts, x.scope)
 	}
 	for i, level := range x.guard.cfg.Slot.Caps {
 		part, err := derive(level.Key, r)
@@ -59,8 +59,8 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 		if i == 0 {
 			share, floor = 0, 0 // no cap is before it
 		}
-		x.derived.ownCaps = x.derived.ownCaps || limit != level.Limit
-		x.derived.caps = append(x.derived.caps, semaphore.Cap{
+		x.ownCaps = x.ownCaps || limit != level.Limit
+		x.caps = append(x.caps, semaphore.Cap{
 			Key: key, Limit: limit, Share: share, Floor: min(floor, limit),
 		})
 	}
@@ -79,7 +79,7 @@ func (x *Exchange) deriveSlot(
 		return err
 	}
 	x.capped = true
-	slot.MaxWait, slot.Caps = c.MaxWait, x.derived.caps
+	slot.MaxWait, slot.Caps = c.MaxWait, x.caps
 	if c.Meta != nil {
 		slot.Meta = c.Meta(r)
 	} else {
@@ -112,7 +112,7 @@ func (x *Exchange) describe(r *http.Request, charges []core.Charge) map[string]s
 			text = strings.Join(parts, "/")
 		}
 		isCap := func(c semaphore.Cap) bool { return c.Key == key }
-		if slices.ContainsFunc(x.derived.caps, isCap) || slices.Contains(keys, text) {
+		if slices.ContainsFunc(x.caps, isCap) || slices.Contains(keys, text) {
 			continue
 		}
 		keys, size = append(keys, text), size+len(text)

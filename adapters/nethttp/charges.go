@@ -156,7 +156,7 @@ func (x *Exchange) ruleKey(
 		return core.Key{}, false, nil
 	case err != nil:
 	case x.guard.cfg.Scope != nil:
-		key, err = core.NewKey(x.derived.scope, part)
+		key, err = core.NewKey(x.scope, part)
 	default:
 		key, err = core.NewKey(part)
 	}
@@ -168,8 +168,8 @@ func (x *Exchange) ruleKey(
 
 // deriveScope sets the scope once, if the Guard has one.
 func (x *Exchange) deriveScope(r *http.Request) (err error) {
-	if f := x.guard.cfg.Scope; f != nil && x.derived.scope == "" {
-		if x.derived.scope, err = derive(f, r); err != nil {
+	if f := x.guard.cfg.Scope; f != nil && x.scope == "" {
+		if x.scope, err = derive(f, r); err != nil {
 			return fmt.Errorf("nethttp: scope: %w", err)
 		}
 	}

@@ -80,7 +80,7 @@ func (a *Admission) denialDetail() string {
 
 // fullDetail tells the client which cap is full.
 func (a *Admission) fullDetail() string {
-	detail := "All " + strconv.FormatInt(a.derived.caps[a.Full().Cap].Limit, 10) + " concurrent requests"
+	detail := "All " + strconv.FormatInt(a.caps[a.Full().Cap].Limit, 10) + " concurrent requests"
 	if name := a.fullCap().Name; name != "" {
 		detail += ` of policy "` + name + `"`
 	}

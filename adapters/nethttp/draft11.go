@@ -74,8 +74,8 @@ func (a *Admission) add(h http.Header, i int, name, value string) {
 
 // capMembers returns the members of RateLimit-Policy for the caps.
 func (a *Admission) capMembers() string {
-	if a.derived.ownCaps {
-		return a.guard.cfg.Slot.advertise(a.derived.caps)
+	if a.ownCaps {
+		return a.guard.cfg.Slot.advertise(a.caps)
 	}
 	return a.guard.caps
 }

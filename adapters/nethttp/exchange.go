@@ -17,20 +17,14 @@ import (
 // the process runs. One goroutine uses an Exchange, and none copies it.
 type Exchange struct {
 	Admission
-	reservation *core.Reservation
-	attempt     *attempt            // at the request's id, or nil
-	ctx         admittedContext     // of the handler; with a lease, only of those around the guard
-	kept        []keptHeader        // what stood in the headers when the handler first asked for them
-	w           http.ResponseWriter // that Writer was given
-	own         writers.Own         // the one on w
-	sent        int32               // the first final status that the handler has sent, or 0
-	informed    bool                // an informational header was sent
-	finished    atomic.Bool
-	background  bool          // as Config.Background says
-	planned     bool          // Config.Plan was asked
-	request     *http.Request // that Admit was given
-	write       *writeTimeout // or nil
-	inlineKept  [2]keptHeader // memory of kept, for the headers of a Guard
+	request  *http.Request       // that Admit was given
+	ctx      admittedContext     // of the handler; with a lease, only of those around the guard
+	kept     []keptHeader        // what stood in the headers when the handler first asked for them
+	w        http.ResponseWriter // that Writer was given
+	own      writers.Own         // the one on w
+	sent     int32               // the first final status that the handler has sent, or 0
+	informed bool                // an informational header was sent
+	finished atomic.Bool
 }
 
 // WriteHeaders sets the headers that state the limits, and on a refusal Cache-Control and either

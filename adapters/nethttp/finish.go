@@ -94,9 +94,7 @@ func (x *Exchange) settle(r *http.Request, status int) {
 		}
 	}
 	_ = x.reservation.Settle(r.Context(), actual...)
-	if x.derived != nil {
-		x.forget(r, status)
-	}
+	x.forget(r, status)
 }
 
 // keepSpent settles a request that was refused although it was charged: what it has spent stays
@@ -113,7 +111,7 @@ func (x *Exchange) keepSpent(r *http.Request) {
 
 // forget forgets the strikes of a client whose response shows that it is honest.
 func (x *Exchange) forget(r *http.Request, status int) {
-	for i, key := range x.derived.blockKeys {
+	for i, key := range x.blockKeys {
 		b := x.charged[i].by.block
 		if b.Forget == nil || x.decision.At(i).Used == 0 || !b.Forget(r, status) {
 			continue

@@ -20,12 +20,14 @@ type Guard struct {
 	blocks []charger
 	rules  []charger
 	advertised
-	settles bool // something depends on the response, or is held until there is one
-	follows bool // a rule has a Then
-	derives bool // there is a Scope, or there are blocks or caps
-	beside  bool // there are blocks or caps, requests may wait, or their bodies are read
-	plain   bool // the rules alone decide every request, and once
+	settles    bool // something depends on the response, or is held until there is one
+	follows    bool // a rule has a Then
+	beside     bool // there are blocks or caps, requests may wait, or their bodies are read
+	plain      bool // the rules alone decide every request, and once
+	needsExtra bool // requests write into an extra of their own
 }
+
+var inside = core.Inside(hub.Pass{})
 
 // NewGuard returns a Guard, or every fault of the configuration at once.
 func NewGuard(cfg Config) (*Guard, error) {
@@ -47,7 +49,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 		if err != nil {
 			return nil, fmt.Errorf("nethttp: Config.Blocks: %w", err)
 		}
-		core.Inside(hub.Pass{}).State(cfg.Gate, rule.Policy, false)
+		inside.State(cfg.Gate, rule.Policy, false)
 		g.blocks = append(g.blocks, charger{block: &block{rule, list}})
 		g.settles = g.settles || rule.Strikes != nil || rule.Forget != nil
 	}
@@ -62,10 +64,9 @@ func NewGuard(cfg Config) (*Guard, error) {
 // foresee notes what requests need not be asked one by one.
 func (g *Guard) foresee() {
 	cfg := &g.cfg
-	asks := len(g.blocks) > 0 || cfg.Slot != nil
-	g.derives = asks || cfg.Scope != nil
-	g.beside = asks || cfg.MaxDelay > 0 || cfg.Background != nil || g.readsBody()
+	g.beside = len(g.blocks) > 0 || cfg.Slot != nil || cfg.MaxDelay > 0 || cfg.Background != nil || g.readsBody()
 	g.plain = !g.beside && cfg.Skip == nil && cfg.Deny == nil && cfg.Reconsider == nil
+	g.needsExtra = g.beside || g.settles || g.follows || cfg.Scope != nil || cfg.Plan != nil || cfg.Reconsider != nil
 }
 
 // useRule adds a rule.
@@ -73,11 +74,11 @@ func (g *Guard) useRule(r *Rule) {
 	g.rules = append(g.rules, chargerOf(r))
 	g.follows = g.follows || len(r.Then) > 0
 	g.settles = g.settles || r.Settle != nil || r.Policy.Hold() > 0
-	core.Inside(hub.Pass{}).State(g.cfg.Gate, r.Policy, g.cfg.Plan != nil)
+	inside.State(g.cfg.Gate, r.Policy, g.cfg.Plan != nil)
 	for _, p := range r.Then {
 		g.settles = g.settles || p.Hold() > 0
 		if g.cfg.Plan == nil { // otherwise a Gate states it once a plan names it
-			core.Inside(hub.Pass{}).State(g.cfg.Gate, p, false)
+			inside.State(g.cfg.Gate, p, false)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (x *Exchange) KeepHeaders(h http.Header) {
 	if x.kept != nil || x.skipped {
 		return
 	}
-	x.kept = x.inlineKept[:0]
+	x.kept = make([]keptHeader, 0, len(h))
 	for name, values := range h {
 		x.kept = append(x.kept, keptHeader{name, slices.Clip(values)})
 	}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/hub"
 )
 
 // keptBy returns the charger of the count that is kept of Policy, or of one of Then, or nil.
@@ -37,7 +36,7 @@ func (x *Exchange) keptCharge(c *charger, counted *core.Charge) (kept core.Charg
 
 // now returns the time by which periods are chosen: that of this process, or of the Gate in memory.
 func (x *Exchange) now() time.Time {
-	if clock := core.Inside(hub.Pass{}).Of(x.guard.cfg.Gate).Clock; clock != nil {
+	if clock := inside.Of(x.guard.cfg.Gate).Clock; clock != nil {
 		return time.UnixMicro(clock())
 	}
 	return time.Now()

@@ -147,6 +147,9 @@ func (p *Replay) Admit(r *http.Request) *Exchange {
 		x = open(nil, r)
 		x.decision.Allowed, x.skipped = true, true
 	}
+	if x.extra == noExtra {
+		x.extra = new(extra)
+	}
 	if x.Allowed() {
 		x.orUndo(r.Context(), func() { p.begin(x, r) })
 	}
@@ -261,9 +264,9 @@ func (p *Replay) repeat(ctx context.Context, x *Exchange, id core.Key, print str
 // what the request holds has expired.
 func (x *Exchange) recheck(ctx context.Context) (err error) {
 	d := core.Decision{Allowed: true}
-	if x.derived != nil && len(x.derived.blockKeys) > 0 {
-		asks := make([]core.Charge, len(x.derived.blockKeys))
-		for i, key := range x.derived.blockKeys {
+	if len(x.blockKeys) > 0 {
+		asks := make([]core.Charge, len(x.blockKeys))
+		for i, key := range x.blockKeys {
 			asks[i] = core.Charge{Policy: x.charged[i].by.block.Policy, Key: key, Cost: core.NoCost}
 		}
 		d, err = x.guard.cfg.Gate.Decide(ctx, asks...)

@@ -70,7 +70,7 @@ func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot *semap
 			_ = x.lease.Release(ctx)    // on failure the slot is free when its lease ends
 		}
 	}()
-	if err := core.Inside(hub.Pass{}).Of(cfg.Gate).Keeper.Sleep(ctx, reservation.Delay()); err != nil {
+	if err := inside.Of(cfg.Gate).Keeper.Sleep(ctx, reservation.Delay()); err != nil {
 		return fmt.Errorf("nethttp: %w", err)
 	}
 	delayed := slot.MaxWait > 0

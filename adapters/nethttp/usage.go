@@ -247,9 +247,9 @@ func (x *Exchange) capUsages(r *http.Request) ([]capUsage, error) {
 		if level.Name == "" || level.Global {
 			continue
 		}
-		keys = append(keys, x.derived.caps[i].Key)
+		keys = append(keys, x.caps[i].Key)
 		all = append(all, capUsage{
-			Name: level.Name, Unit: "concurrent-requests", Quota: x.derived.caps[i].Limit,
+			Name: level.Name, Unit: "concurrent-requests", Quota: x.caps[i].Limit,
 		})
 	}
 	used, err := c.Semaphore.Usage(r.Context(), keys...)
