@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
-	"net/netip"
 )
 
 // A Client finds the client's address as RemoteIP, TrustedProxies, Forwarded, TrustedHops,
@@ -77,30 +76,4 @@ func (c Client) findBehindProxies() (addressFunc, error) {
 		}
 	}
 	return addressInHeader(c.Header, trusted), err
-}
-
-// An addressFunc finds the client's address, in the form that parseAddr returns.
-type addressFunc func(*http.Request) (netip.Addr, error)
-
-// byAddress returns the key of the package's functions, unless their arguments are at fault.
-func byAddress(find addressFunc, err error) (Func, error) {
-	if err != nil {
-		return nil, err
-	}
-	return find.key(defaultBits), nil
-}
-
-// key returns a Func that counts an IPv6 address by so many bits.
-func (find addressFunc) key(bits int) Func {
-	return func(r *http.Request) (string, error) {
-		addr, err := find(r)
-		if err != nil {
-			return "", err
-		}
-		if addr.Is4() {
-			return addr.String(), nil
-		}
-		prefix, _ := addr.Prefix(bits) // fails only for more bits than the address has
-		return prefix.String(), nil
-	}
 }

@@ -15,6 +15,32 @@ import (
 // socket, is ErrNoKey.
 func RemoteIP() Func { return addressFunc(peer).key(defaultBits) }
 
+// An addressFunc finds the client's address, in the form that parseAddr returns.
+type addressFunc func(*http.Request) (netip.Addr, error)
+
+// byAddress returns the key of the package's functions, unless their arguments are at fault.
+func byAddress(find addressFunc, err error) (Func, error) {
+	if err != nil {
+		return nil, err
+	}
+	return find.key(defaultBits), nil
+}
+
+// key returns a Func that counts an IPv6 address by so many bits.
+func (find addressFunc) key(bits int) Func {
+	return func(r *http.Request) (string, error) {
+		addr, err := find(r)
+		if err != nil {
+			return "", err
+		}
+		if addr.Is4() {
+			return addr.String(), nil
+		}
+		prefix, _ := addr.Prefix(bits) // fails only for more bits than the address has
+		return prefix.String(), nil
+	}
+}
+
 // peer finds the address of the TCP peer.
 func peer(r *http.Request) (netip.Addr, error) { return addressOf("peer", r.RemoteAddr) }
 
@@ -33,11 +59,10 @@ const maxAddr = 128
 // parseAddr reads an address with or without port, brackets and zone. It returns an IPv4 address
 // that is mapped or translated into IPv6 as IPv4 and drops the zone, because otherwise
 // netip.Prefix.Contains is false for all of these.
-func parseAddr(s string) (netip.Addr, bool) {
+func parseAddr(s string) (addr netip.Addr, ok bool) {
 	if len(s) > maxAddr {
 		return netip.Addr{}, false
 	}
-	var addr netip.Addr
 	var err error
 	inner, bracket := strings.CutPrefix(s, "[")
 	switch bare, whole := strings.CutSuffix(inner, "]"); {
@@ -46,9 +71,8 @@ func parseAddr(s string) (netip.Addr, bool) {
 			return netip.Addr{}, false
 		}
 	case bracket || strings.Count(s, ":") == 1: // IPv6 has at least two
-		var withPort netip.AddrPort
-		withPort, err = netip.ParseAddrPort(s)
-		addr = withPort.Addr()
+		withPort, fault := netip.ParseAddrPort(s)
+		addr, err = withPort.Addr(), fault
 	default:
 		addr, err = netip.ParseAddr(s)
 	}

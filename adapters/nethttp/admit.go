@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -63,8 +64,10 @@ func open(g *Guard, r *http.Request) *Exchange {
 		g = noGuard
 	}
 	requests.ExpectTrailers(r)
-	x := &Exchange{request: r}
-	x.guard, x.outer, x.extra = g, AdmissionFromContext(r.Context()), noExtra
+	x := &Exchange{
+		Admission: Admission{guard: g, outer: AdmissionFromContext(r.Context()), extra: noExtra},
+		request:   r,
+	}
 	if g.needsExtra {
 		x.extra = new(extra)
 	}
@@ -74,12 +77,11 @@ func open(g *Guard, r *http.Request) *Exchange {
 
 // observe tells of the outcome.
 func (x *Exchange) observe(r *http.Request) {
-	if x.guard.cfg.Observe == nil || x.skipped {
-		return
+	if x.guard.cfg.Observe != nil && !x.skipped {
+		x.orUndo(r.Context(), func() {
+			x.guard.cfg.Observe(r.Context(), &AdmissionEvent{Request: r, Admission: &x.Admission})
+		})
 	}
-	x.orUndo(r.Context(), func() {
-		x.guard.cfg.Observe(r.Context(), &AdmissionEvent{Request: r, Admission: &x.Admission})
-	})
 }
 
 // orUndo calls f, and gives back what the exchange has taken if f panics: a func of the configuration
@@ -108,10 +110,23 @@ func (x *Exchange) decide(r *http.Request) {
 		return
 	}
 	err = x.spendAlone(r.Context(), charges)
-	for err == nil && x.follow(charges) {
+	for err == nil && x.guard.follows && x.follow(charges) {
 		err = x.spendAlone(r.Context(), charges)
 	}
 	x.conclude(charges, true, err)
+}
+
+// spendAlone spends the charges of a request that needs no slot.
+func (x *Exchange) spendAlone(ctx context.Context, charges []core.Charge) (err error) {
+	switch gate := x.guard.cfg.Gate; {
+	case len(charges) == 0:
+		x.decision.Allowed = true // no rule applies
+	case x.guard.settles:
+		x.reservation, x.decision, err = gate.Charge(ctx, charges...)
+	default:
+		x.decision, err = gate.Decide(ctx, charges...)
+	}
+	return err
 }
 
 // decideBeside decides on a request by the blocks, the rules and the caps. The request may have to
@@ -138,7 +153,7 @@ func (x *Exchange) decideBeside(r *http.Request, room []core.Charge) {
 	x.background = classify != nil && classify(r)
 	ctx := x.classed(r.Context())
 	err = x.spend(ctx, charges, &slot)
-	for err == nil && x.follow(charges) {
+	for err == nil && x.guard.follows && x.follow(charges) {
 		err = x.spend(ctx, charges, &slot)
 	}
 	x.conclude(charges, derived, err)
@@ -154,9 +169,7 @@ func (x *Exchange) conclude(charges []core.Charge, derived bool, err error) {
 		}
 		x.refuse(x.statusOf(derived, err))
 	}
-	if x.err = err; err == nil {
-		x.err = x.decision.Cause
-	}
+	x.err = cmp.Or(err, x.decision.Cause)
 }
 
 // Admitter admits requests or refuses them: a *Guard, or a *Replay around one. Every adapter takes

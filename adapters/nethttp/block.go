@@ -9,15 +9,15 @@ import (
 
 // deriveBlocks appends charges that ask whether the request's keys are blocked.
 func (x *Exchange) deriveBlocks(r *http.Request, charges []core.Charge) ([]core.Charge, error) {
-	for i := range x.guard.blocks {
-		b := x.guard.blocks[i].block
+	for _, by := range x.guard.blocks {
+		b := by.block
 		key, ok, err := x.ruleKey(b.Policy.Name(), b.Key, b.NoKey, r)
 		if err != nil {
 			return nil, err
 		}
 		if ok {
 			charges = append(charges, core.Charge{Policy: b.Policy, Key: key, Cost: core.NoCost})
-			x.charged = append(x.charged, charged{by: &x.guard.blocks[i]})
+			x.charged = append(x.charged, charged{by: by})
 			x.blockKeys = append(x.blockKeys, key)
 		}
 	}
@@ -26,8 +26,8 @@ func (x *Exchange) deriveBlocks(r *http.Request, charges []core.Charge) ([]core.
 
 // trap decides on a request that some Trap catches, and reports whether one does.
 func (x *Exchange) trap(r *http.Request, blocks []core.Charge) (caught bool, err error) {
-	for i := range x.guard.blocks {
-		b := x.guard.blocks[i].block
+	for _, by := range x.guard.blocks {
+		b := by.block
 		if b.Trap == nil || !b.Trap(r) {
 			continue
 		}

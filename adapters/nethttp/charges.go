@@ -63,8 +63,7 @@ func (x *Exchange) deriveCharges(
 func (x *Exchange) deriveRules(
 	r *http.Request, charges []core.Charge, leaveOut func(*Rule) bool,
 ) ([]core.Charge, error) {
-	for i := range x.guard.rules {
-		by := &x.guard.rules[i]
+	for _, by := range x.guard.rules {
 		rule := by.rule
 		if leaveOut != nil && leaveOut(rule) || rule.Skip != nil && rule.Skip(r) {
 			continue
@@ -76,23 +75,19 @@ func (x *Exchange) deriveRules(
 		if !ok {
 			continue
 		}
-		cost, err := rule.cost(r)
-		if err != nil {
-			return nil, err
+		cost := int64(1)
+		if rule.Cost != nil {
+			if cost, err = rule.cost(r); err != nil {
+				return nil, err
+			}
 		}
 		c.Cost = cmp.Or(cost, core.NoCost)
 		charges = append(charges, c)
 		x.charged = append(x.charged, charged{by: by, cost: cost})
-		if rule.kept == nil {
-			continue
-		}
-		kept, keptBy, err := x.keep(by, c, cost)
-		if err != nil {
-			return nil, err
-		}
-		if keptBy.by != nil {
-			charges = append(charges, kept)
-			x.charged = append(x.charged, keptBy)
+		if rule.kept != nil {
+			if charges, err = x.appendKept(charges, by, c, cost); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return charges, nil
@@ -115,19 +110,24 @@ func (x *Exchange) chargeWithoutCost(
 	return c, err == nil, err
 }
 
+// limitUnder returns the limit of the plan under a policy, or nil for that of the policy.
+func (a *Admission) limitUnder(p *core.Policy) core.Algorithm {
+	if a.plan == nil {
+		return nil
+	}
+	return a.plan.Algorithm(p.Name())
+}
+
 // readsBody reports whether the cost depends on the body.
 func (rule *Rule) readsBody() bool { return rule.CostBody > 0 }
 
-// cost returns what the request spends.
+// cost returns what the request spends, as Cost says.
 func (rule *Rule) cost(r *http.Request) (cost int64, err error) {
-	switch {
-	case rule.Cost == nil:
-		return 1, nil
-	case rule.readsBody() && hasBody(r):
+	if rule.readsBody() && hasBody(r) {
 		if cost, err = costOfBody(r, rule.Cost, rule.CostBody); err != nil {
 			return 0, err
 		}
-	default:
+	} else {
 		cost = rule.Cost(r)
 	}
 	switch {
@@ -146,8 +146,10 @@ func (rule *Rule) cost(r *http.Request) (cost int64, err error) {
 func (x *Exchange) ruleKey(
 	of string, f keyfunc.Func, noKey NoKey, r *http.Request,
 ) (key core.Key, ok bool, err error) {
-	if err := x.deriveScope(r); err != nil {
-		return core.Key{}, false, err
+	if x.guard.cfg.Scope != nil {
+		if err := x.deriveScope(r); err != nil {
+			return core.Key{}, false, err
+		}
 	}
 	part, err := derive(f, r)
 	switch {
@@ -166,12 +168,13 @@ func (x *Exchange) ruleKey(
 	return key, true, nil
 }
 
-// deriveScope sets the scope once, if the Guard has one.
+// deriveScope sets the scope once.
 func (x *Exchange) deriveScope(r *http.Request) (err error) {
-	if f := x.guard.cfg.Scope; f != nil && x.scope == "" {
-		if x.scope, err = derive(f, r); err != nil {
-			return fmt.Errorf("nethttp: scope: %w", err)
-		}
+	if x.scope != "" {
+		return nil
+	}
+	if x.scope, err = derive(x.guard.cfg.Scope, r); err != nil {
+		return fmt.Errorf("nethttp: scope: %w", err)
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 // use.
 type Guard struct {
 	cfg    Config
-	blocks []charger
-	rules  []charger
+	blocks []*charger
+	rules  []*charger
 	advertised
 	settles    bool // something depends on the response, or is held until there is one
 	follows    bool // a rule has a Then
@@ -50,7 +50,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 			return nil, fmt.Errorf("nethttp: Config.Blocks: %w", err)
 		}
 		inside.State(cfg.Gate, rule.Policy, false)
-		g.blocks = append(g.blocks, charger{block: &block{rule, list}})
+		g.blocks = append(g.blocks, &charger{block: &block{rule, list}})
 		g.settles = g.settles || rule.Strikes != nil || rule.Forget != nil
 	}
 	if cfg.Slot != nil {

@@ -24,12 +24,10 @@ func appendInteger(b []byte, n int64) []byte {
 
 func seconds(d time.Duration) string { return integer(ceilSeconds(d)) }
 
-func ceilSeconds(d time.Duration) int64 { return ceil(d, time.Second) }
-
-// ceil returns d in units, rounded up.
-func ceil(d, unit time.Duration) int64 {
-	n := int64(d / unit)
-	if d%unit > 0 {
+// ceilSeconds returns d in seconds, rounded up.
+func ceilSeconds(d time.Duration) int64 {
+	n := int64(d / time.Second)
+	if d%time.Second > 0 {
 		n++
 	}
 	return n

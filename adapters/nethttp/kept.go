@@ -42,19 +42,25 @@ func (x *Exchange) now() time.Time {
 	return time.Now()
 }
 
-// keep returns the charge that is kept of a charge by c. If nothing is kept of that one, such as under an
-// override that is no calendar, it is that of one that may follow, and spends nothing.
-func (x *Exchange) keep(c *charger, counted core.Charge, cost int64) (core.Charge, charged, error) {
+// appendKept appends the charge that is kept of a charge by c. If nothing is kept of that one, such as under
+// an override that is no calendar, it is that of one that may follow, and spends nothing.
+func (x *Exchange) appendKept(
+	charges []core.Charge, c *charger, counted core.Charge, cost int64,
+) ([]core.Charge, error) {
 	for c != nil {
 		kept, ok, err := x.keptCharge(c, &counted)
-		if ok || err != nil {
-			return kept, charged{by: c.kept, cost: cost}, err
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			x.charged = append(x.charged, charged{by: c.kept, cost: cost})
+			return append(charges, kept), nil
 		}
 		if c = x.following(c); c != nil {
 			counted.Limit, counted.Cost, cost = x.limitUnder(c.policy), core.NoCost, 0
 		}
 	}
-	return core.Charge{}, charged{}, nil
+	return charges, nil
 }
 
 // keepInstead lets the charge that is kept of another one be that of counted, which follows, on the key of

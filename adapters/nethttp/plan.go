@@ -32,14 +32,6 @@ func (x *Exchange) derivePlan(r *http.Request) (err error) {
 	return nil
 }
 
-// limitUnder returns the limit of the plan under a policy, or nil for that of the policy.
-func (a *Admission) limitUnder(p *core.Policy) core.Algorithm {
-	if a.plan == nil {
-		return nil
-	}
-	return a.plan.Algorithm(p.Name())
-}
-
 // numbersOf returns the limit, the share and the floor of a cap for the request.
 func (x *Exchange) numbersOf(c *Cap) (limit, share, floor int64, err error) {
 	if x.plan != nil && c.Name != "" {

@@ -41,19 +41,6 @@ func (x *Exchange) spend(
 	return err
 }
 
-// spendAlone spends the charges of a request that needs no slot.
-func (x *Exchange) spendAlone(ctx context.Context, charges []core.Charge) (err error) {
-	switch gate := x.guard.cfg.Gate; {
-	case len(charges) == 0:
-		x.decision.Allowed = true // no rule applies
-	case x.guard.settles:
-		x.reservation, x.decision, err = gate.Charge(ctx, charges...)
-	default:
-		x.decision, err = gate.Decide(ctx, charges...)
-	}
-	return err
-}
-
 // delay reserves the charges, waits until they may act, and then takes the slot. If what they held
 // has expired meanwhile, it spends them again.
 func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot *semaphore.Request) error {

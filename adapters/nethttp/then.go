@@ -7,18 +7,18 @@ import (
 )
 
 // chargerOf returns the charger of a rule, with one for each policy that follows when it denies.
-func chargerOf(r *Rule) charger {
+func chargerOf(r *Rule) *charger {
 	var next *charger
 	for i := len(r.Then) - 1; i >= 0; i-- {
 		next = &charger{rule: r, policy: r.Then[i], advert: advertise(r.Then[i]), then: next, kept: r.keptBy(i + 1)}
 	}
-	return charger{rule: r, policy: r.Policy, advert: advertise(r.Policy), then: next, kept: r.keptBy(0)}
+	return &charger{rule: r, policy: r.Policy, advert: advertise(r.Policy), then: next, kept: r.keptBy(0)}
 }
 
 // follow replaces the charges that deny the request by those under the policies that follow, and
 // reports whether the request is to be decided again. A denial spends nothing.
 func (x *Exchange) follow(charges []core.Charge) (again bool) {
-	if x.decision.Allowed || !x.guard.follows {
+	if x.decision.Allowed {
 		return false
 	}
 	for i, r := range x.denials() {

@@ -143,7 +143,7 @@ func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, by []*cha
 		if !ok {
 			continue
 		}
-		for next := &x.guard.rules[i]; next != nil; next = x.following(next) {
+		for next := x.guard.rules[i]; next != nil; next = x.following(next) {
 			c.Policy, c.Limit = next.policy, x.limitUnder(next.policy)
 			charges = append(charges, c)
 			by = append(by, next)

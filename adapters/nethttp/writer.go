@@ -15,11 +15,11 @@ import (
 // CloseNotify that w has. If there is nothing to keep and nothing depends on the response, it is w.
 // Writer calls ExtendDeadline. An adapter calls it once, after WriteHeaders.
 func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
-	x.ExtendDeadline(w)
-	if x.attempt != nil {
+	if x.extra != noExtra { // otherwise it has neither waited nor an id
+		x.ExtendDeadline(w)
 		x.Record(nil, nil)
 	}
-	if !x.Watches() && (x.skipped || len(w.Header()) == 0) {
+	if (x.skipped || len(w.Header()) == 0) && !x.Watches() {
 		return w
 	}
 	x.w, x.own = w, writer{x}

@@ -7,6 +7,23 @@ import (
 	"net/http"
 )
 
+// Like returns own with those of Flush, Hijack and CloseNotify that the ResponseWriter below has. It
+// allocates nothing. CloseNotify is that of the ResponseWriter below. ReadFrom is always there: io.Copy
+// copies as well without it.
+func Like(own *Own) http.ResponseWriter {
+	below := (*own).Unwrap()
+	_, flushes := below.(http.Flusher)
+	_, hijacks := below.(http.Hijacker)
+	_, notifies := below.(notifier)
+	form := 0
+	for i, has := range [...]bool{flushes, hijacks, notifies} {
+		if has {
+			form |= 1 << i
+		}
+	}
+	return forms[form](w{own})
+}
+
 // forms has a ResponseWriter for each set of optional interfaces.
 var forms = [...]func(w) http.ResponseWriter{
 	func(w w) http.ResponseWriter { return w },
