@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
-	"io"
+	"fmt"
 	"os"
 	"strings"
 
@@ -13,16 +10,15 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/accesslog"
 	"github.com/headgate/headgate/cmd/headgate/internal/replay"
-	"github.com/headgate/headgate/internal/inspect"
 )
 
 // simulation is the flags of simulate.
 type simulation struct {
 	*app
-	plan, name     string
-	keys, prefixes []string
-	maxKeys, top   int
-	refusals       string
+	plan, name   string
+	keys         []string
+	prefixes     map[string]string // of paths, by the names of limits
+	maxKeys, top int
 }
 
 func newSimulate(a *app) *cobra.Command {
@@ -44,7 +40,7 @@ decided at the time of that one. A line that is no request is counted and
 skipped. Every request costs 1. Caps, and limits for one model, are left out.`,
 		Example: `  headgate simulate access.log --plan plans.yaml
   headgate simulate access.log.gz --plan plans.yaml --name pro \
-    --key ip --key tenant=user --path login=/login --refusals refusals.json`,
+    --key ip --key tenant=user --path login=/login`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: a.action(s.run),
 	}
@@ -58,7 +54,7 @@ skipped. Every request costs 1. Caps, and limits for one model, are left out.`,
 		"[LIMIT=]PART,...: the key that limits count on: ip, user, host, method,\n"+
 			"path or all; outermost part first (ip)",
 	)
-	f.StringArrayVar(
+	f.StringToStringVar(
 		&s.prefixes, "path", nil, "LIMIT=PREFIX: the limit is for paths with this beginning alone",
 	)
 	f.IntVar(
@@ -66,7 +62,6 @@ skipped. Every request costs 1. Caps, and limits for one model, are left out.`,
 		"most keys in memory; beyond it those with the least spent are forgotten",
 	)
 	f.IntVar(&s.top, "top", 10, "how many keys to show")
-	f.StringVar(&s.refusals, "refusals", "", "file for each refusal as a line of JSON")
 	_ = cmd.MarkFlagRequired("plan")
 	return cmd
 }
@@ -82,7 +77,7 @@ func (s *simulation) config() (cfg replay.Config, name string, err error) {
 	}
 	cfg.Plan, _ = set.Plan(name)
 	cfg.MaxKeys = s.maxKeys
-	cfg.Keys, cfg.Prefixes = make(map[string]string), make(map[string]string)
+	cfg.Keys, cfg.Prefixes = make(map[string]string), s.prefixes
 	for _, text := range s.keys {
 		limit, key, ok := strings.Cut(text, "=")
 		if !ok {
@@ -90,33 +85,13 @@ func (s *simulation) config() (cfg replay.Config, name string, err error) {
 		}
 		cfg.Keys[limit] = key
 	}
-	for _, text := range s.prefixes {
-		limit, prefix, ok := strings.Cut(text, "=")
-		if !ok || limit == "" {
-			return cfg, name, usagef("--path %s: it must be LIMIT=PREFIX", text)
-		}
-		cfg.Prefixes[limit] = prefix
-	}
 	return cfg, name, nil
 }
 
-func (s *simulation) run(ctx context.Context, logs []string) (err error) {
+func (s *simulation) run(ctx context.Context, logs []string) error {
 	cfg, name, err := s.config()
 	if err != nil {
 		return err
-	}
-	if s.refusals != "" {
-		f, fault := createPrivate(s.refusals)
-		if fault != nil {
-			return usagef("--refusals: %w", fault)
-		}
-		out := bufio.NewWriter(f)
-		defer func() {
-			if fault := errors.Join(out.Flush(), f.Close()); err == nil && fault != nil {
-				err = usagef("--refusals: %w", fault)
-			}
-		}()
-		cfg.Refused = func(one replay.Refusal) error { return writeRefusal(out, &one) }
 	}
 	r, err := replay.New(cfg)
 	if err != nil {
@@ -145,7 +120,7 @@ type outcome struct {
 func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) (*outcome, error) {
 	o := new(outcome)
 	for _, log := range logs {
-		lines, faults, err := s.readOne(ctx, log, func(e *accesslog.Entry) error { return r.Decide(ctx, e) })
+		lines, faults, err := s.readOne(ctx, log, func(one *accesslog.Request) error { return r.Decide(ctx, one) })
 		o.Lines += lines
 		if o.Faulty == 0 {
 			o.faults, o.where = faults, log
@@ -156,20 +131,18 @@ func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) 
 		}
 	}
 	o.Report = r.Report()
-	switch {
-	case o.Lines == 0:
-		return nil, usagef("%s has no lines", strings.Join(logs, ", "))
-	case o.Requests == 0 && o.Faulty == 0:
-		return nil, usagef("%s has no requests: all lines are empty", strings.Join(logs, ", "))
-	case o.Requests == 0:
-		return nil, usagef("no line of %s is a request of a known format; line %d of %s is:\n%s",
-			strings.Join(logs, ", "), o.faults.First, o.where, o.faults.Text)
+	if o.Requests > 0 {
+		return o, nil
 	}
-	return o, nil
+	text := "no line of " + strings.Join(logs, ", ") + " is a request of a known format"
+	if o.Faulty > 0 {
+		text = fmt.Sprintf("%s; line %d of %s is:\n%s", text, o.faults.First, o.where, o.faults.Text)
+	}
+	return nil, usagef("%s", text)
 }
 
 func (s *simulation) readOne(
-	ctx context.Context, log string, decide func(*accesslog.Entry) error,
+	ctx context.Context, log string, decide func(*accesslog.Request) error,
 ) (lines int64, faults accesslog.Faults, err error) {
 	in := s.in
 	if log != "-" {
@@ -185,46 +158,4 @@ func (s *simulation) readOne(
 		err = usagef("%s: %w", log, err)
 	}
 	return lines, faults, err
-}
-
-// createPrivate creates or truncates a file that only its owner reads: it names addresses and users.
-func createPrivate(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && info.Mode().IsRegular() {
-		err = f.Chmod(0o600) // it may have been there before
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// refusalJSON is a line of --refusals.
-type refusalJSON struct {
-	Time stamp        `json:"time"`
-	Line int64        `json:"line"`
-	By   []denialJSON `json:"denied_by"`
-}
-
-type denialJSON struct {
-	Policy     string  `json:"policy"`
-	Key        string  `json:"key"`
-	RetryAfter seconds `json:"retry_after_seconds"`
-}
-
-func writeRefusal(w io.Writer, r *replay.Refusal) error {
-	line := refusalJSON{Time: stamp(r.Time), Line: r.Line}
-	for _, d := range r.By {
-		line.By = append(line.By, denialJSON{d.Policy, inspect.FormatKey(d.Key), seconds(d.RetryAfter)})
-	}
-	text, err := json.Marshal(line)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(text, '\n'))
-	return err
 }

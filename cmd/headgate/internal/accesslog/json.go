@@ -1,86 +1,78 @@
 package accesslog
 
 import (
-	"bytes"
+	"cmp"
 	"maps"
 	"math"
+	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
 )
 
-// fields are the fields of Caddy, Traefik and of the usual log_format of nginx in JSON. Of two for one
-// text, the later holds. Caddy puts most of its own into request, which for nginx is the request line.
-var fields = []struct {
-	name string
-	read func(e *Entry, value []byte)
-}{
-	{"time", readTime}, {"timestamp", readTime}, {"@timestamp", readTime}, {"msec", readTime},
-	{"time_iso8601", readTime}, {"time_local", readTime}, {"ts", readTime}, {"StartUTC", readTime},
-	{"remote_addr", address}, {"ClientAddr", address}, {"remote_ip", address},
-	{"ClientHost", address}, {"client_ip", address},
-	{"remote_user", user}, {"ClientUsername", user}, {"user_id", user},
-	{"http_host", host}, {"host", host}, {"RequestHost", host},
-	{"request", func(e *Entry, line []byte) { e.Method, e.Path = request(line) }},
-	{"request_method", method}, {"RequestMethod", method}, {"method", method},
-	{"path", target}, {"request_uri", target}, {"RequestPath", target}, {"uri", target},
-}
+// Names of the fields of Caddy, of Traefik and of the usual log_format of nginx in JSON. The first that
+// a line has holds.
+var (
+	times = []string{
+		"StartUTC", "ts", "time_local", "time_iso8601", "msec", "@timestamp", "timestamp", "time",
+	}
+	clients = []string{"client_ip", "ClientHost", "remote_ip", "ClientAddr", "remote_addr"}
+	users   = []string{"user_id", "ClientUsername", "remote_user"}
+	hosts   = []string{"RequestHost", "host", "http_host"}
+	methods = []string{"method", "RequestMethod", "request_method"}
+	targets = []string{"uri", "RequestPath", "request_uri", "path"}
+)
 
-// parseJSON parses a line that is an object of JSON.
-func parseJSON(line []byte, e *Entry) error {
-	if !gjson.ValidBytes(line) {
+// parseJSON parses a line that is an object of JSON. Caddy puts most fields into request, which for
+// nginx is the request line.
+func parseJSON(line string, r *Request) error {
+	if !gjson.Valid(line) {
 		return errLine
 	}
-	values := gjson.ParseBytes(line).Map()
-	if inner := values["request"]; inner.IsObject() {
-		delete(values, "request")
-		maps.Copy(values, inner.Map())
+	fields := gjson.Parse(line).Map()
+	if inner := fields["request"]; inner.IsObject() {
+		maps.Copy(fields, inner.Map())
 	}
-	for _, f := range fields {
-		if value := known([]byte(values[f.name].String())); len(value) > 0 {
-			f.read(e, value)
+	first := func(names []string) (text string) {
+		for _, name := range names {
+			text = cmp.Or(text, known(fields[name].String()))
 		}
+		return text
 	}
+	method, path := request(fields["request"].String())
+	r.Time = readTime(first(times))
+	r.Client, r.User, r.Host = withoutPort(first(clients)), first(users), first(hosts)
+	r.Method, r.Path = cmp.Or(first(methods), method), cmp.Or(pathOf(first(targets)), path)
 	return nil
 }
 
-func user(e *Entry, value []byte)   { e.User = value }
-func host(e *Entry, value []byte)   { e.Host = value }
-func method(e *Entry, value []byte) { e.Method = value }
-func target(e *Entry, value []byte) { e.Path = pathOf(value) }
-
-// address reads an address, without its port.
-func address(e *Entry, value []byte) {
-	switch colons := bytes.Count(value, []byte{':'}); {
-	case value[0] == '[':
-		value, _, _ = bytes.Cut(value[1:], []byte{']'})
-	case colons == 1:
-		value = withoutPort(value)
+// withoutPort returns an address without its port and its brackets.
+func withoutPort(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
 	}
-	e.Client = value
+	return strings.Trim(address, "[]")
 }
 
 // layouts are those of times that are no numbers.
 var layouts = []string{
-	time.RFC3339Nano, "02/Jan/2006:15:04:05 -0700", "2006-01-02T15:04:05.999999999-0700",
-	"2006/01/02 15:04:05.999999999",
+	time.RFC3339Nano, commonTime, "2006-01-02T15:04:05.999999999-0700", "2006/01/02 15:04:05.999999999",
 }
 
-// readTime reads a time: a layout, or the seconds, milliseconds or nanoseconds since 1970. One of no
-// known form leaves no time.
-func readTime(e *Entry, value []byte) {
-	e.Time = 0
-	if n, err := strconv.ParseFloat(string(value), 64); err == nil {
-		e.Time = micros(n)
-		return
+// readTime returns the microseconds of a time: of a layout, or of a number of seconds, milliseconds or
+// nanoseconds since 1970. It is 0 for any other.
+func readTime(text string) int64 {
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		return micros(n)
 	}
 	for _, layout := range layouts {
-		if t, err := time.Parse(layout, string(value)); err == nil {
-			e.Time = t.UnixMicro()
-			return
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UnixMicro()
 		}
 	}
+	return 0
 }
 
 // micros returns the microseconds of a number of seconds, milliseconds or nanoseconds.

@@ -22,34 +22,33 @@ type Faults struct {
 // Read calls f with each request of a log, in the order of the lines, and returns after the last,
 // with the number of lines. It ends early with the error of f, of r or of ctx.
 func Read(
-	ctx context.Context, r io.Reader, f func(*Entry) error,
+	ctx context.Context, r io.Reader, f func(*Request) error,
 ) (lines int64, faults Faults, err error) {
 	text, err := uncompressed(r)
 	if err != nil {
 		return 0, faults, err
 	}
 	for ctx.Err() == nil {
-		line, err := text.ReadSlice('\n')
-		isLong := errors.Is(err, bufio.ErrBufferFull)
-		switch {
-		case errors.Is(err, io.EOF) && len(line) == 0:
+		line, more, err := text.ReadLine()
+		if errors.Is(err, io.EOF) {
 			return lines, faults, nil
-		case err != nil && !isLong && !errors.Is(err, io.EOF):
+		}
+		if err != nil {
 			return lines, faults, fmt.Errorf("accesslog: line %d: %w", lines+1, err)
 		}
 		lines++
-		e := Entry{Line: lines}
-		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
-			continue
-		}
-		if parse(line, &e) != nil {
+		r := Request{Line: lines}
+		switch {
+		case len(line) == 0:
+		case parse(string(line), &r) != nil:
 			faults.add(lines, line)
-		} else if err := f(&e); err != nil {
-			return lines, faults, err
+		default:
+			if err := f(&r); err != nil {
+				return lines, faults, err
+			}
 		}
-		for isLong {
-			_, err = text.ReadSlice('\n')
-			isLong = errors.Is(err, bufio.ErrBufferFull)
+		for more && err == nil {
+			_, more, err = text.ReadLine()
 		}
 	}
 	return lines, faults, ctx.Err()

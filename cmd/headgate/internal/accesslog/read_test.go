@@ -18,7 +18,7 @@ import (
 
 func read(t *testing.T, r io.Reader) (all []string, faults Faults) {
 	t.Helper()
-	_, faults, err := Read(t.Context(), r, func(e *Entry) error {
+	_, faults, err := Read(t.Context(), r, func(e *Request) error {
 		at := time.UnixMicro(e.Time).UTC().Format(time.RFC3339Nano)
 		all = append(all, fmt.Sprintf("%s|%s|%s|%s|%s|%s", at, e.Client, e.User, e.Host, e.Method, e.Path))
 		return nil
@@ -80,8 +80,8 @@ func TestOrderOfLongLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := 0
-			n, faults, err := Read(t.Context(), r, func(e *Entry) error {
-				if want := fmt.Sprint("/", i); string(e.Path) != want || e.Line != int64(i+1) {
+			n, faults, err := Read(t.Context(), r, func(e *Request) error {
+				if want := fmt.Sprint("/", i); e.Path != want || e.Line != int64(i+1) {
 					return fmt.Errorf("line %d has %s, want %s", e.Line, e.Path, want)
 				}
 				i++
@@ -98,14 +98,14 @@ func TestReadEndsEarly(t *testing.T) {
 	line := `127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326` + "\n"
 	text := strings.Repeat(line, 50_000)
 	stop := errors.New("stop")
-	_, _, err := Read(t.Context(), strings.NewReader(text), func(e *Entry) error { return stop })
+	_, _, err := Read(t.Context(), strings.NewReader(text), func(e *Request) error { return stop })
 	gatetest.Is(t, err, stop, "error of f")
 	broken := io.MultiReader(strings.NewReader(text), iotest.ErrReader(stop))
-	if n, _, err := Read(t.Context(), broken, func(*Entry) error { return nil }); !errors.Is(err, stop) {
+	if n, _, err := Read(t.Context(), broken, func(*Request) error { return nil }); !errors.Is(err, stop) {
 		t.Errorf("error of the reader after %d lines: %v", n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, _, err = Read(ctx, strings.NewReader(text), func(*Entry) error { cancel(); return nil })
+	_, _, err = Read(ctx, strings.NewReader(text), func(*Request) error { cancel(); return nil })
 	gatetest.Is(t, err, context.Canceled, "cancelled")
 }
 
@@ -114,7 +114,7 @@ func TestTruncatedGzip(t *testing.T) {
 	z := gzip.NewWriter(&zipped)
 	fmt.Fprintln(z, `127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326`)
 	_ = z.Close()
-	_, _, err := Read(t.Context(), bytes.NewReader(zipped.Bytes()[:zipped.Len()-8]), func(*Entry) error { return nil })
+	_, _, err := Read(t.Context(), bytes.NewReader(zipped.Bytes()[:zipped.Len()-8]), func(*Request) error { return nil })
 	gatetest.Is(t, err, io.ErrUnexpectedEOF, "got")
 }
 
@@ -122,8 +122,8 @@ func FuzzParse(f *testing.F) {
 	f.Add(`127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326`)
 	f.Add(`{"ts":1646861401.5,"request":{"client_ip":"::1","method":"GET","uri":"/\u0026"},"status":200}`)
 	f.Fuzz(func(t *testing.T, line string) {
-		var e Entry
-		if err := parse([]byte(line), &e); err == nil && e.Time <= 0 {
+		var e Request
+		if err := parse(line, &e); err == nil && e.Time <= 0 {
 			t.Errorf("%+v of %q", e, line)
 		}
 	})

@@ -22,29 +22,10 @@ type Config struct {
 	Prefixes map[string]string
 	// MaxKeys bounds the keys in memory, as core.Config.MaxKeys.
 	MaxKeys int
-	// Refused is called with each refusal, in order. It may be nil.
-	Refused func(Refusal) error
-}
-
-// Refusal is one request that the plan would have refused.
-type Refusal struct {
-	Time time.Time
-	Line int64
-	// By are the limits that denied it, in the order of their names.
-	By []Denial
-}
-
-// Denial is one limit that denies a request.
-type Denial struct {
-	Policy string
-	Key    core.Key
-	// RetryAfter is as in core.Result.
-	RetryAfter time.Duration
 }
 
 // Replay decides the requests of a log one after the other. It is not safe for concurrent use.
 type Replay struct {
-	cfg     Config
 	gate    *core.Gate
 	clock   *core.ManualClock
 	rules   []*rule
@@ -60,7 +41,7 @@ func New(cfg Config) (*Replay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	r := &Replay{cfg: cfg, rules: rules, clock: new(core.ManualClock)}
+	r := &Replay{rules: rules, clock: new(core.ManualClock)}
 	r.gate, err = core.NewMemory(core.Config{MaxKeys: cfg.MaxKeys, Clock: r.clock.Now})
 	if err != nil {
 		return nil, err
@@ -71,7 +52,7 @@ func New(cfg Config) (*Replay, error) {
 
 // Decide decides one request. The clock never goes back: a request that is earlier than one before
 // it is decided at the time of that one.
-func (r *Replay) Decide(ctx context.Context, e *accesslog.Entry) error {
+func (r *Replay) Decide(ctx context.Context, e *accesslog.Request) error {
 	switch {
 	case e.Time > r.now:
 		r.clock.Advance(time.Duration(e.Time-r.now) * time.Microsecond)
@@ -101,20 +82,8 @@ func (r *Replay) Decide(ctx context.Context, e *accesslog.Entry) error {
 		return fmt.Errorf("replay: line %d: %w", e.Line, err)
 	}
 	r.report.request(r.now)
-	if d.Allowed {
-		return nil
-	}
-	refusal := Refusal{Time: time.UnixMicro(r.now).UTC(), Line: e.Line}
-	for i, result := range d.Results() {
-		if !result.Allowed {
-			refusal.By = append(refusal.By, Denial{
-				Policy: result.Policy.Name(), Key: r.charges[i].Key, RetryAfter: result.RetryAfter,
-			})
-		}
-	}
-	r.report.refuse(&refusal)
-	if r.cfg.Refused != nil {
-		return r.cfg.Refused(refusal)
+	if !d.Allowed {
+		r.report.refuse(&d, r.charges)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/inspect"
 )
 
@@ -75,30 +76,36 @@ func (r *Report) late(by time.Duration) {
 	r.Latest = max(r.Latest, by)
 }
 
-// refuse counts a refusal.
-func (r *Report) refuse(one *Refusal) {
+// refuse counts a request that some of its charges deny.
+func (r *Report) refuse(d *core.Decision, charges []core.Charge) {
 	r.Refused++
-	for _, d := range one.By {
-		l := &r.Limits[slices.IndexFunc(r.Limits, func(l Limit) bool { return l.Policy == d.Policy })]
-		if l.Denied == 0 {
-			l.First = one.Time
+	for i, result := range d.Results() {
+		if !result.Allowed {
+			r.deny(result.Policy.Name(), inspect.FormatKey(charges[i].Key))
 		}
-		l.Denied++
-		name := keyOf{d.Policy, inspect.FormatKey(d.Key)}
-		k := r.byKey[name]
-		switch {
-		case k != nil:
-		case len(r.Keys) >= maxKeys:
-			r.OtherKeys++
-			continue
-		default:
-			k = &Key{Policy: name.policy, Key: name.key, First: one.Time}
-			r.byKey[name] = k
-			r.Keys = append(r.Keys, k)
-		}
-		k.Denied++
-		k.Last = one.Time
 	}
+}
+
+// deny counts the denial of a key at the time of the last request.
+func (r *Report) deny(policy, key string) {
+	l := &r.Limits[slices.IndexFunc(r.Limits, func(l Limit) bool { return l.Policy == policy })]
+	if l.Denied == 0 {
+		l.First = r.Last
+	}
+	l.Denied++
+	name := keyOf{policy, key}
+	k := r.byKey[name]
+	if k == nil {
+		if len(r.Keys) >= maxKeys {
+			r.OtherKeys++
+			return
+		}
+		k = &Key{Policy: policy, Key: key, First: r.Last}
+		r.byKey[name] = k
+		r.Keys = append(r.Keys, k)
+	}
+	k.Denied++
+	k.Last = r.Last
 }
 
 // sort puts the keys in order.

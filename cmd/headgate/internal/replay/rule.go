@@ -26,20 +26,17 @@ type rule struct {
 	exempt int64  // requests that it is for, without one of its parts
 }
 
-// part is one part of a key.
-type part struct {
-	name string
-	of   func(*accesslog.Entry) []byte // nil for all, which is one key
-}
+// part returns one part of a key. It is empty for a request that lacks it.
+type part func(*accesslog.Request) string
 
 // parts are what a key may have.
-var parts = []part{
-	{"ip", func(e *accesslog.Entry) []byte { return e.Client }},
-	{"user", func(e *accesslog.Entry) []byte { return e.User }},
-	{"host", func(e *accesslog.Entry) []byte { return e.Host }},
-	{"method", func(e *accesslog.Entry) []byte { return e.Method }},
-	{"path", func(e *accesslog.Entry) []byte { return e.Path }},
-	{"all", func(*accesslog.Entry) []byte { return []byte("all") }},
+var parts = map[string]part{
+	"ip":     func(r *accesslog.Request) string { return address(r.Client) },
+	"user":   func(r *accesslog.Request) string { return r.User },
+	"host":   func(r *accesslog.Request) string { return r.Host },
+	"method": func(r *accesslog.Request) string { return r.Method },
+	"path":   func(r *accesslog.Request) string { return r.Path },
+	"all":    func(*accesslog.Request) string { return "all" },
 }
 
 // newRules returns the rules of a plan, in the order of their names, and the names of limits that
@@ -76,12 +73,8 @@ func newRules(cfg *Config) (rules []*rule, skipped []string, err error) {
 			}
 		}
 	}
-	switch {
-	case len(rules) == 0:
+	if len(rules) == 0 {
 		return nil, nil, fmt.Errorf("the plan has no limit that a log can tell")
-	case count(rules) > core.MaxCharges:
-		return nil, nil, fmt.Errorf("the plan has %d limits: at most %d can hold for one request",
-			count(rules), core.MaxCharges)
 	}
 	return rules, skipped, nil
 }
@@ -100,16 +93,6 @@ func link(rules []*rule) {
 	}
 }
 
-// count returns how many rules hold for one request.
-func count(rules []*rule) (n int) {
-	for _, r := range rules {
-		if !r.answer {
-			n++
-		}
-	}
-	return n
-}
-
 func listOf(p plans.Plan) string {
 	return strings.Join(slices.Sorted(maps.Keys(p.Limits)), ", ")
 }
@@ -120,30 +103,23 @@ func parseParts(text string) (all []part, err error) {
 		text = "ip"
 	}
 	for name := range strings.SplitSeq(text, ",") {
-		i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
-		if i < 0 {
-			return nil, fmt.Errorf(
-				"%q is no part of a key: it must be ip, user, host, method, path or all",
-				name,
-			)
+		of := parts[name]
+		if of == nil {
+			return nil, fmt.Errorf("%q is no part of a key: it must be ip, user, host, method, path or all", name)
 		}
-		all = append(all, parts[i])
+		all = append(all, of)
 	}
 	return all, nil
 }
 
 // key returns the key of a request under the rule, and whether the rule is for it.
-func (r *rule) key(e *accesslog.Entry) (core.Key, bool) {
-	if r.prefix != "" && !strings.HasPrefix(string(e.Path), r.prefix) {
+func (r *rule) key(e *accesslog.Request) (core.Key, bool) {
+	if r.prefix != "" && !strings.HasPrefix(e.Path, r.prefix) {
 		return core.Key{}, false
 	}
 	var texts []string
-	for _, p := range r.parts {
-		text := string(p.of(e))
-		if p.name == "ip" {
-			text = address(text)
-		}
-		texts = append(texts, text)
+	for _, part := range r.parts {
+		texts = append(texts, part(e))
 	}
 	key, err := core.NewKey(texts[0], texts[1:]...)
 	if err != nil { // a part is missing

@@ -3,17 +3,19 @@
 // lines of JSON of Caddy, Traefik and others. A log may be compressed by gzip.
 package accesslog
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
 
-// Entry is one request. Its texts are valid until the function that receives it returns. They are
-// empty if the line does not tell them.
-type Entry struct {
+// Request is one request. Its texts are empty if the line does not tell them.
+type Request struct {
 	Time   int64 // microseconds since 1970
-	Client []byte
-	User   []byte
-	Host   []byte
-	Method []byte
-	Path   []byte // without the query
+	Client string
+	User   string
+	Host   string
+	Method string
+	Path   string // without the query
 	Line   int64  // from 1
 }
 
@@ -24,26 +26,25 @@ var errLine = errors.New("accesslog: no line of a known format")
 // numbers below 2^53, and a replay in durations, which end in the year 2262.
 const maxTime = 7_258_118_400_000_000
 
-// parse fills in the entry of a line without its end.
-func parse(line []byte, e *Entry) error {
-	*e = Entry{Line: e.Line}
+// parse fills in the request of a line without its end.
+func parse(line string, r *Request) error {
 	read := parseCommon
-	if len(line) > 0 && line[0] == '{' {
+	if strings.HasPrefix(line, "{") {
 		read = parseJSON
 	}
-	if err := read(line, e); err != nil {
+	if err := read(line, r); err != nil {
 		return err
 	}
-	if e.Time <= 0 || e.Time >= maxTime {
+	if r.Time <= 0 || r.Time >= maxTime {
 		return errLine
 	}
 	return nil
 }
 
-// known returns a text, or nil if it is the "-" that stands for none.
-func known(text []byte) []byte {
-	if len(text) == 1 && text[0] == '-' {
-		return nil
+// known returns a text, or an empty one if it is the "-" that stands for none.
+func known(text string) string {
+	if text == "-" {
+		return ""
 	}
 	return text
 }
