@@ -138,7 +138,10 @@ func (p *pricing) cost(b *Bill) (microDollars int64, unknown []string) {
 	}
 	first := true
 	for _, model := range p.modelsOf(b.Model) {
-		s := sum{pricing: p, labels: b.Labels, names: slices.Sorted(maps.Keys(b.Labels)), unknown: slices.Clone(b.Unread)}
+		s := sum{
+			pricing: p, labels: b.Labels,
+			names: slices.Sorted(maps.Keys(b.Labels)), unknown: slices.Clone(b.Unread),
+		}
 		main := s.tariffOf(model)
 		s.addTokens(main, b.Usage)
 		for _, o := range b.Others {

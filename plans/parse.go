@@ -33,7 +33,8 @@ const (
 //	      orders: {limit: 10, sliding_log: 1m}          # or [{limit: 10, window: 1m}, ...]
 //	      tokens: {limit: 1000000, calendar: month, in: Europe/Berlin, anchor: 2026-01-31}
 //	      month: {limit: 5000, calendar: month, in: UTC, anchor: subscription} # see Subscribed
-//	      calls: {limit: 900, calendar: day, in: UTC, then: {overage: 100, slow: {rate: 1, per: 1m}}, keep: 40d} # see Then and Book.Kept
+//	      calls:                                        # see Then and Book.Kept
+//	        {limit: 900, calendar: day, in: UTC, then: {overage: 100, slow: {rate: 1, per: 1m}}, keep: 40d}
 //	      beta: deny
 //	      health: unlimited
 //	      chat/large: {rate: 5, per: 1m}                # of requests for the model large

@@ -60,7 +60,8 @@ func newKeeper(cfg Answers, fault faultFunc) *keeper {
 	for _, name := range cfg.Headers {
 		k.headers = append(k.headers, http.CanonicalHeaderKey(name))
 	}
-	fault.when(k.most < 0 || k.most > mostBytes, "Answers.MaxBytes is %d: it must be between 0 and %d", k.most, mostBytes)
+	fault.when(k.most < 0 || k.most > mostBytes,
+		"Answers.MaxBytes is %d: it must be between 0 and %d", k.most, mostBytes)
 	if k.most == 0 {
 		k.most = usualBytes
 	}

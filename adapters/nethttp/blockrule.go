@@ -69,7 +69,8 @@ func (b *BlockRule) check(i int, names map[string]bool, fault faultFunc) {
 	}
 	fault.when(b.Key == nil, "%s.Key is nil: say whom to block, such as keyfunc.RemoteIP()", at)
 	b.NoKey.check(at+".NoKey", fault)
-	fault.when(b.Trap == nil && !b.Denied && b.Strikes == nil && b.Forget != nil, "%s forgets strikes, and nothing is a strike", at)
+	fault.when(b.Trap == nil && !b.Denied && b.Strikes == nil && b.Forget != nil,
+		"%s forgets strikes, and nothing is a strike", at)
 }
 
 // block is a BlockRule at its Gate.

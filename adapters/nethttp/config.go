@@ -125,7 +125,8 @@ func (cfg *Config) checkCounts(fault faultFunc) {
 	limits := len(cfg.Rules) + len(cfg.Blocks)
 	fault.when(cfg.Gate == nil && (limits > 0 || cfg.Slot == nil), "Gate is nil")
 	fault.when(limits == 0 && cfg.Slot == nil, "Rules is empty, and there are no Blocks and no Slot")
-	fault.when(limits > core.MaxCharges, "Rules and Blocks have %d entries: they must have at most %d", limits, core.MaxCharges)
+	fault.when(limits > core.MaxCharges,
+		"Rules and Blocks have %d entries: they must have at most %d", limits, core.MaxCharges)
 }
 
 // IsPreflight reports whether a request is a CORS preflight (Fetch standard, section 3.3.2). It is

@@ -74,7 +74,8 @@ func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {
 	fault.when(r.Key == nil, "%s.Key is nil: say whose limit it is, such as keyfunc.RemoteIP()", at)
 	r.NoKey.check(at+".NoKey", fault)
 	fault.when(r.CostBody < 0, "%s.CostBody is %d: it must not be negative", at, r.CostBody)
-	fault.when(r.Clamp && r.Settle == nil, "%s.Clamp is set, and Settle is nil: nothing would charge the rest of a cost", at)
+	fault.when(r.Clamp && r.Settle == nil,
+		"%s.Clamp is set, and Settle is nil: nothing would charge the rest of a cost", at)
 	fault.when(r.CostBody > 0 && r.Cost == nil, "%s.CostBody is %d, and Cost is nil", at, r.CostBody)
 }
 

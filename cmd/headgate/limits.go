@@ -30,8 +30,9 @@ type limitView struct {
 func limitOf(l *inspect.Limit) limitView {
 	r := &l.Result
 	return limitView{
-		Policy: l.Policy.Name(), Key: inspect.FormatKey(l.Key), Text: inspect.Describe(l.Algorithm), Limit: r.Limit, Used: r.Used,
-		Remaining: r.Remaining, Raised: r.Raised, Held: r.Held, Blocked: l.Blocks() && !r.Allowed,
+		Policy: l.Policy.Name(), Key: inspect.FormatKey(l.Key), Text: inspect.Describe(l.Algorithm),
+		Limit: r.Limit, Used: r.Used, Remaining: r.Remaining,
+		Raised: r.Raised, Held: r.Held, Blocked: l.Blocks() && !r.Allowed,
 		Next: seconds(r.NextAfter), Reset: seconds(r.ResetAfter), known: r.Known,
 	}
 }

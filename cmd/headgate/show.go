@@ -214,7 +214,8 @@ func slotsOf(s *inspect.Slots, now time.Time) slotsView {
 	for _, h := range s.Holders {
 		if h.Own {
 			v.Holders = append(v.Holders, holderView{
-				h.ID, inspect.FormatKey(h.Key), h.Weight, h.Token, seconds(now.Sub(h.Since)), seconds(h.Until.Sub(now)), h.Meta,
+				h.ID, inspect.FormatKey(h.Key), h.Weight, h.Token,
+				seconds(now.Sub(h.Since)), seconds(h.Until.Sub(now)), h.Meta,
 			})
 		}
 	}
@@ -241,7 +242,8 @@ func (v *slotsView) print(out io.Writer) {
 	if len(v.Holders) > 0 {
 		t = newTable(out, "HOLDER", "KEY", "WEIGHT", "HELD FOR", "LEASE ENDS IN", "TOKEN", "METADATA")
 		for _, h := range v.Holders {
-			t.add(h.ID, h.Key, h.Weight, wait(time.Duration(h.Held)), wait(time.Duration(h.Left)), h.Token, joined(h.Meta))
+			t.add(h.ID, h.Key, h.Weight,
+				wait(time.Duration(h.Held)), wait(time.Duration(h.Left)), h.Token, joined(h.Meta))
 		}
 		_ = t.Flush()
 	}

@@ -126,8 +126,8 @@ func (p *planned) limits(ctx context.Context, l *link, key core.Key) (k *known, 
 		for name, limit := range limits {
 			k.limits = append(k.limits, name)
 			if _, subscribed := limit.(plans.Subscribed); subscribed && p.anchor == "" {
-				return nil, usagef("the periods of %s begin with the subscription of the tenant: say --anchor 2026-01-31, "+
-					"or --anchor none if it has no subscription", name)
+				return nil, usagef("the periods of %s begin with the subscription of the tenant: "+
+					"say --anchor 2026-01-31, or --anchor none if it has no subscription", name)
 			}
 		}
 	}

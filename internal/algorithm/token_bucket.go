@@ -54,7 +54,8 @@ func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, e
 // units. It counts as a token bucket does, but its reservations form a queue: each leaves when all
 // before it have leaked. NewLeakyBucket returns every fault at once.
 func NewLeakyBucket(rate int64, per time.Duration, capacity int64) (*TokenBucket, error) {
-	b, err := newBucket(rate, per, "Capacity", capacity, MaxUnits, faultIf(rate == 0, "Rate", "is 0: it would never leak"))
+	b, err := newBucket(rate, per, "Capacity", capacity, MaxUnits,
+		faultIf(rate == 0, "Rate", "is 0: it would never leak"))
 	if err == nil {
 		b.queue = true
 	}

@@ -119,7 +119,8 @@ func (i *Inspector) Slots(
 		}
 		s.Holders = append(s.Holders, Holder{
 			ID: e.ID, Key: at, Token: r.Token, Weight: leaf.Weight,
-			Since: ago(r.Granted), Until: ago(now + e.Left), Meta: r.Values(), Own: stored.Within(leaf.Node, key.String()),
+			Since: ago(r.Granted), Until: ago(now + e.Left), Meta: r.Values(),
+			Own: stored.Within(leaf.Node, key.String()),
 		})
 	}
 	s.dropUnknown()

@@ -36,7 +36,8 @@ func (l *Level) Faults(outermost bool) (faults []string) {
 		{"Share", l.Share, 0, share}, {"Floor", l.Floor, 0, floor},
 	} {
 		if n.value < n.least || n.value > n.most {
-			faults = append(faults, fmt.Sprintf("%s is %d: it must be between %d and %d", n.name, n.value, n.least, n.most))
+			faults = append(faults, fmt.Sprintf("%s is %d: it must be between %d and %d",
+				n.name, n.value, n.least, n.most))
 		}
 	}
 	return faults

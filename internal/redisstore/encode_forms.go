@@ -149,7 +149,8 @@ func (b *batch) straightRun(first, n int) {
 // bucketText writes a charge of a bucket, which has these parameters, as the part "straight limit" of
 // lua/algorithm/token_bucket.lua reads it.
 func (b *batch) bucketText(c *request.Charge, parameters []int64) {
-	denominator, capacity, spare, queue, reach := parameters[0], parameters[1], parameters[2], parameters[3], parameters[4]
+	denominator, capacity, spare := parameters[0], parameters[1], parameters[2]
+	queue, reach := parameters[3], parameters[4]
 	b.text = append(append(b.text[:0], c.Label...), byte(reach))
 	for _, n := range []int64{c.Cost.Whole, c.Cost.Fraction, denominator, capacity, spare} {
 		b.text = binary.LittleEndian.AppendUint64(b.text, uint64(n))

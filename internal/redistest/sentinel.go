@@ -105,7 +105,8 @@ func (f *Failover) hurry(addr string) {
 	defer func() { _ = client.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
-	_ = client.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", 100, "PUBLISH-PERIOD", 100, "ASK-PERIOD", 100, "PING-PERIOD", 100).Err()
+	_ = client.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", 100,
+		"PUBLISH-PERIOD", 100, "ASK-PERIOD", 100, "PING-PERIOD", 100).Err()
 }
 
 func (f *Failover) await(t testing.TB, what string, check func() error) {

@@ -12,8 +12,8 @@ import (
 
 // The results of charges, in the order in which decisions holds them.
 var results = [...]string{
-	series.ResultAllowed, series.ResultDenied, series.ResultFits, series.ResultWouldDeny, series.ResultCanceled, series.ResultMisconfigured,
-	series.ResultFailed,
+	series.ResultAllowed, series.ResultDenied, series.ResultFits, series.ResultWouldDeny,
+	series.ResultCanceled, series.ResultMisconfigured, series.ResultFailed,
 }
 
 const (
