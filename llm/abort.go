@@ -29,7 +29,7 @@ func (a Abort) String() string { return nameOf([]string{"stop", "drain"}, int(a)
 var errDrained = errors.New("llm: the response was read on for too long")
 
 // context returns the handler's context. With AbortDrain it goes on after the client has left.
-func (x *exchange) context(parent context.Context) (context.Context, func()) {
+func (x *call) context(parent context.Context) (context.Context, func()) {
 	if x.meter.cfg.Abort != AbortDrain {
 		ctx, cancel := context.WithCancelCause(parent)
 		x.stop = cancel

@@ -13,7 +13,7 @@ import (
 )
 
 // begin reads a request and estimates it.
-func (m *Meter) begin(w http.ResponseWriter, r *http.Request, f *wire.Format) (x *exchange, fault *wire.Fault) {
+func (m *Meter) begin(w http.ResponseWriter, r *http.Request, f *wire.Format) (x *call, fault *wire.Fault) {
 	if !plain(r.Header) {
 		return nil, invalid(http.StatusUnsupportedMediaType, "invalid_request",
 			"The body must be UTF-8 without a Content-Encoding.")
@@ -40,12 +40,12 @@ func (m *Meter) begin(w http.ResponseWriter, r *http.Request, f *wire.Format) (x
 var errUnknownModel = errors.New("llm: unknown model")
 
 // open reads what a body asks for and estimates it.
-func (m *Meter) open(r *http.Request, f *wire.Format, body []byte) (*exchange, error) {
+func (m *Meter) open(r *http.Request, f *wire.Format, body []byte) (*call, error) {
 	q, err := wire.ParseRequest(f, r, body)
 	if err != nil {
 		return nil, err
 	}
-	x := &exchange{request: q, pricing: m.pricing(q.Models, q.InPath)}
+	x := &call{request: q, pricing: m.pricing(q.Models, q.InPath)}
 	if m.cfg.UnknownModel == UnknownModelRefuse && !x.knowsAll() {
 		return nil, errUnknownModel
 	}
@@ -55,7 +55,7 @@ func (m *Meter) open(r *http.Request, f *wire.Format, body []byte) (*exchange, e
 }
 
 // injectUsage has the server state the usage of a stream, unless the client has.
-func (x *exchange) injectUsage() {
+func (x *call) injectUsage() {
 	if x.request.HidesUsage() && !x.meter.cfg.KeepBody {
 		x.change, x.hides = x.request.UsageChange(x.body.rest), true
 		x.body.apply(x.change)

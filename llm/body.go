@@ -8,7 +8,7 @@ import (
 
 // replaceBody gives a request the body for the server. The body drops its bytes once they have been
 // read, because the response may take minutes.
-func (x *exchange) replaceBody(r *http.Request) {
+func (x *call) replaceBody(r *http.Request) {
 	r.Body, r.Header = x.body, r.Header.Clone()
 	if n := len(x.body.rest); int64(n) != r.ContentLength || x.hides {
 		r.ContentLength = int64(n)

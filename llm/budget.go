@@ -74,7 +74,7 @@ func (m *Meter) rules() []nethttp.Rule {
 		rules = append(rules, nethttp.Rule{
 			Policy: b.Policy, Key: b.Key, NoKey: b.NoKey, Skip: b.skip(), Clamp: true,
 			Cost: func(r *http.Request) int64 {
-				x := exchangeOf(r.Context())
+				x := callOf(r.Context())
 				if x == nil { // Guard.Charges asks outside of a request
 					return 0
 				}
@@ -82,7 +82,7 @@ func (m *Meter) rules() []nethttp.Rule {
 				return x.units(unit, &b)
 			},
 			Settle: func(r *http.Request, _ int, cost int64) int64 {
-				if x := exchangeOf(r.Context()); x != nil && x.settled != nil {
+				if x := callOf(r.Context()); x != nil && x.settled != nil {
 					return x.settled[i]
 				}
 				return cost
@@ -94,7 +94,7 @@ func (m *Meter) rules() []nethttp.Rule {
 
 // chargesOf returns the charges of more tokens of output than are charged, one for each budget that
 // counts output.
-func (m *Meter) chargesOf(r *http.Request, x *exchange, tokens int64) ([]core.Charge, error) {
+func (m *Meter) chargesOf(r *http.Request, x *call, tokens int64) ([]core.Charge, error) {
 	all, err := m.budgets.Charges(r)
 	if err != nil {
 		return nil, err

@@ -11,16 +11,16 @@ import (
 	"github.com/headgate/headgate/llm/internal/wire"
 )
 
-type exchangeKey struct{}
+type callKey struct{}
 
-// exchangeOf returns the exchange of a request that a Meter has read, or nil.
-func exchangeOf(ctx context.Context) *exchange {
-	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+// callOf returns the call of a request that a Meter has read, or nil.
+func callOf(ctx context.Context) *call {
+	x, _ := ctx.Value(callKey{}).(*call)
 	return x
 }
 
-// exchange is one request and its response. One goroutine uses it.
-type exchange struct {
+// call is one request and its response. One goroutine uses it.
+type call struct {
 	request  wire.Request
 	replaced string // the model that the client asked for, if there is another one now
 	pricing
@@ -43,7 +43,7 @@ type exchange struct {
 	stop    context.CancelCauseFunc // of the handler's context
 
 	given    *http.Request     // what the Meter was given
-	guarded  *http.Request     // what the guard is given, which carries the exchange
+	guarded  *http.Request     // what the guard is given, which carries the call
 	admitted *nethttp.Exchange // of the guard
 	ctx      context.Context   // of the admitted request
 	release  func()            // ends the context of the handler's request
@@ -87,9 +87,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admit returns the exchange of a request that may go on to the next handler. It answers all others,
+// admit returns the call of a request that may go on to the next handler. It answers all others,
 // and returns nil.
-func (h *handler) admit(w http.ResponseWriter, r *http.Request) *exchange {
+func (h *handler) admit(w http.ResponseWriter, r *http.Request) *call {
 	f := wire.FormatOf(r, h.meter.formats)
 	if f == nil {
 		h.meter.cfg.Other.ServeHTTP(w, r)
@@ -100,7 +100,7 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) *exchange {
 		fault.Write(w, f.Errors())
 		return nil
 	}
-	x.given, x.guarded = r, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+	x.given, x.guarded = r, r.WithContext(context.WithValue(r.Context(), callKey{}, x))
 	x.replaceBody(x.guarded)
 	if !x.ask(w, h.guards[f]) {
 		return nil
@@ -109,8 +109,8 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) *exchange {
 }
 
 // ask asks the guard whether the request may go on. If it may not, ask refuses the request and
-// concludes the exchange.
-func (x *exchange) ask(w http.ResponseWriter, guard *nethttp.Guard) (admitted bool) {
+// concludes the call.
+func (x *call) ask(w http.ResponseWriter, guard *nethttp.Guard) (admitted bool) {
 	defer func() {
 		if !admitted { // also if something panics
 			x.abandon()
@@ -128,8 +128,8 @@ func (x *exchange) ask(w http.ResponseWriter, guard *nethttp.Guard) (admitted bo
 	return true
 }
 
-// abandon concludes the exchange of a request that does not reach the next handler.
-func (x *exchange) abandon() {
+// abandon concludes the call of a request that does not reach the next handler.
+func (x *call) abandon() {
 	defer x.conclude()
 	if x.admitted != nil && x.admitted.Allowed() {
 		x.admitted.FinishWritten(x.guarded, false)
@@ -137,7 +137,7 @@ func (x *exchange) abandon() {
 }
 
 // prepare makes the request and the ResponseWriter for the next handler.
-func (x *exchange) prepare(w http.ResponseWriter) {
+func (x *call) prepare(w http.ResponseWriter) {
 	x.whole = nil
 	x.ctx = x.admitted.WithContext(x.guarded.Context())
 	inner, release := x.context(x.ctx)
@@ -147,7 +147,7 @@ func (x *exchange) prepare(w http.ResponseWriter) {
 }
 
 // close settles what the response used, when the handler has returned or panicked.
-func (x *exchange) close() {
+func (x *call) close() {
 	settled := false
 	defer x.conclude()
 	defer func() {
@@ -170,7 +170,7 @@ func (x *exchange) close() {
 
 // conclude shows the handlers around the Meter what is written into the request, closes the body
 // and reports the response.
-func (x *exchange) conclude() {
+func (x *call) conclude() {
 	requests.Show(x.given, x.guarded)
 	_ = x.body.Close() // cannot fail
 	x.observe(x.guarded)

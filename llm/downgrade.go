@@ -15,7 +15,7 @@ const ModelHeader = "Headgate-Model"
 // downgrade asks Config.Downgrade for the model of a request that was denied. It reports whether
 // the request is for another model now.
 func (m *Meter) downgrade(r *http.Request, denied *nethttp.Admission) bool {
-	x := exchangeOf(r.Context())
+	x := callOf(r.Context())
 	if x == nil {
 		return false
 	}
@@ -52,7 +52,7 @@ func (m *Meter) downgrade(r *http.Request, denied *nethttp.Admission) bool {
 }
 
 // nameModel tells the client which model answers, if it is not the one that it asked for.
-func (x *exchange) nameModel(h http.Header) {
+func (x *call) nameModel(h http.Header) {
 	if x.replaced == "" {
 		return
 	}

@@ -16,7 +16,7 @@ type guess struct {
 }
 
 // guessOf returns the tokens in the bytes of the prompt, and the cap on the output.
-func (x *exchange) guessOf(q *wire.Request) guess {
+func (x *call) guessOf(q *wire.Request) guess {
 	most := int64(0)
 	for _, name := range q.Models {
 		if q.Format.HasOutput() {
@@ -28,7 +28,7 @@ func (x *exchange) guessOf(q *wire.Request) guess {
 
 // outputOf returns the most output of one answer of a model: the request's own cap, or what is usual
 // without one, and no more than the model can write.
-func (x *exchange) outputOf(name string, stated int64) int64 {
+func (x *call) outputOf(name string, stated int64) int64 {
 	usual := x.meter.cfg.MaxOutput
 	model := x.find(name)
 	if model == nil || model.MaxOutput == 0 {
@@ -41,18 +41,18 @@ func (x *exchange) outputOf(name string, stated int64) int64 {
 }
 
 // expected returns the bill of a request that is expected to use that much.
-func (x *exchange) expected(u Usage) Bill {
+func (x *call) expected(u Usage) Bill {
 	return Bill{Usage: u, Units: x.guess.pieces, Labels: x.request.Labels}
 }
 
 // assume adds to a bill the pieces that a response may have used and has not stated.
-func (x *exchange) assume(b *Bill) {
+func (x *call) assume(b *Bill) {
 	for _, name := range slices.Sorted(maps.Keys(x.guess.pieces)) {
 		x.assumeUnit(b, name)
 	}
 }
 
-func (x *exchange) assumeUnit(b *Bill, name string) {
+func (x *call) assumeUnit(b *Bill, name string) {
 	n := x.guess.pieces[name]
 	if n == 0 || b.Units[name] > 0 {
 		return
@@ -64,7 +64,7 @@ func (x *exchange) assumeUnit(b *Bill, name string) {
 
 // labels returns those of a response that has not stated its usage: the client may have asked for
 // what the response does not say.
-func (x *exchange) labels(o *wire.Response) map[string]string {
+func (x *call) labels(o *wire.Response) map[string]string {
 	all := maps.Clone(x.request.Labels)
 	if all == nil {
 		return o.Labels
@@ -74,7 +74,7 @@ func (x *exchange) labels(o *wire.Response) map[string]string {
 }
 
 // estimate returns what a request is expected to use.
-func (m *Meter) estimate(r *http.Request, x *exchange, body []byte) (Usage, error) {
+func (m *Meter) estimate(r *http.Request, x *call, body []byte) (Usage, error) {
 	if m.cfg.Estimate != nil {
 		u, err := m.cfg.Estimate(r, requestOf(&x.request), body)
 		return u.positive(), err

@@ -14,7 +14,7 @@ type lessons struct {
 
 // learnt returns the lessons of the model. Models that have no entry share theirs, so that clients
 // cannot invent any number of them.
-func (x *exchange) learnt() *lessons {
+func (x *call) learnt() *lessons {
 	if e := x.find(x.request.Model); e != nil {
 		return &e.lessons
 	}
@@ -22,7 +22,7 @@ func (x *exchange) learnt() *lessons {
 }
 
 // learn corrects the ratios of the model.
-func (x *exchange) learn(used Usage) {
+func (x *call) learn(used Usage) {
 	if len(x.request.Models) > 1 {
 		return // another one may have answered
 	}

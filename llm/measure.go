@@ -10,7 +10,7 @@ import (
 
 // measure is what an Outbound knows of one request and its response. It implements outbound.Measure.
 type measure struct {
-	*exchange
+	*call
 	counts bool // the provider counts the cap
 	bill   *Bill
 	given  func() []byte // returns the body as the caller gave it, or nil if it is sent so
@@ -34,7 +34,7 @@ func (m *measure) Estimate(unit core.Unit) int64 {
 
 // Response reads along with the response of an answered request.
 func (m *measure) Response(res *http.Response) {
-	x := m.exchange
+	x := m.call
 	x.status, x.tap, m.bill = res.StatusCode, nil, nil
 	if res.StatusCode/100 != 2 {
 		return
@@ -74,10 +74,10 @@ func (m *measure) end() *Bill {
 	return &bill
 }
 
-// tappedBody passes the body of a response through the tap of its exchange.
+// tappedBody passes the body of a response through the tap of its call.
 type tappedBody struct {
 	inner io.ReadCloser
-	x     *exchange
+	x     *call
 	out   []byte // what the tap has passed on, if it may hide a part
 	err   error  // of inner
 }

@@ -103,7 +103,7 @@ func (o *Outbound) Measure(r *http.Request) (outbound.Measure, error) {
 			x.estimate.Output = q.MaxOutput * q.Choices
 		}
 	}
-	m := &measure{exchange: x, counts: o.cfg.CountsCap}
+	m := &measure{call: x, counts: o.cfg.CountsCap}
 	if q.HidesUsage() && !o.cfg.KeepBody && !signed(r.Header) {
 		change := q.UsageChange(body)
 		body, x.hides = change.Apply(body), true
@@ -145,7 +145,8 @@ var signatures = []string{"Content-Md5", "Content-Digest", "Digest", "Signature"
 // signed reports whether a request with these headers is refused if its body changes.
 func signed(h http.Header) bool {
 	scheme, _, _ := strings.Cut(h.Get("Authorization"), " ")
-	return strings.HasPrefix(scheme, "AWS4-") || strings.EqualFold(scheme, "Digest") || strings.EqualFold(scheme, "Signature") ||
+	return strings.HasPrefix(scheme, "AWS4-") || strings.EqualFold(scheme, "Digest") ||
+		strings.EqualFold(scheme, "Signature") ||
 		slices.ContainsFunc(signatures, func(name string) bool { return h[name] != nil })
 }
 

@@ -28,7 +28,7 @@ var endings = map[string]string{
 }
 
 // overrun notes that a budget has denied a running charge, which would have to wait that long.
-func (x *exchange) overrun(wait time.Duration) {
+func (x *call) overrun(wait time.Duration) {
 	x.indebted = true
 	switch cfg := &x.meter.cfg; {
 	case cfg.Overrun != OverrunEnd:
@@ -41,7 +41,7 @@ func (x *exchange) overrun(wait time.Duration) {
 
 // waitOf returns how long running charges that were denied would have to wait. What other requests
 // hold may come back soon. What the stream itself holds does not, as long as it runs.
-func (x *exchange) waitOf(charges []core.Charge, d *core.Decision) (wait time.Duration) {
+func (x *call) waitOf(charges []core.Charge, d *core.Decision) (wait time.Duration) {
 	wait = d.RetryAfter()
 	for i, r := range d.Results() {
 		if r.Allowed || r.Policy.Shadow() {
@@ -55,8 +55,8 @@ func (x *exchange) waitOf(charges []core.Charge, d *core.Decision) (wait time.Du
 	return wait
 }
 
-// held returns how many units of a budget the exchange holds.
-func (x *exchange) held(p *core.Policy) (units int64) {
+// held returns how many units of a budget the call holds.
+func (x *call) held(p *core.Policy) (units int64) {
 	for i, b := range x.meter.cfg.Budgets {
 		if b.Policy == p {
 			units += x.paid[i]

@@ -21,7 +21,7 @@ func planByModel(plan func(*http.Request) (core.Plan, error)) func(*http.Request
 	}
 	return func(r *http.Request) (core.Plan, error) {
 		p, err := plan(r)
-		if x := exchangeOf(r.Context()); p != nil && x != nil {
+		if x := callOf(r.Context()); p != nil && x != nil {
 			narrow := &modelPlan{Plan: p}
 			for _, model := range x.request.Models {
 				if !x.meter.cfg.names(model) {

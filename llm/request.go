@@ -45,7 +45,7 @@ type Request struct {
 // Meter has read: in the functions of its guard and budgets, such as Key, Skip, Cost and Plan, in
 // the handler, and in Config.Observe. It returns false for any other request.
 func RequestFrom(ctx context.Context) (q Request, ok bool) {
-	x := exchangeOf(ctx)
+	x := callOf(ctx)
 	if x == nil {
 		return Request{}, false
 	}
@@ -56,15 +56,15 @@ func RequestFrom(ctx context.Context) (q Request, ok bool) {
 // the body beside that in the path, and those of models and fallbacks. It returns nil for a request
 // that no Meter has read.
 func ModelsFrom(ctx context.Context) []string {
-	x := exchangeOf(ctx)
+	x := callOf(ctx)
 	if x == nil {
 		return nil
 	}
 	return slices.Clone(x.request.Models)
 }
 
-// asks returns what the exchange's request asks for.
-func (x *exchange) asks() Request {
+// asks returns what the call's request asks for.
+func (x *call) asks() Request {
 	q := requestOf(&x.request)
 	q.Asked, q.Estimate = x.replaced, x.estimate
 	return q
@@ -82,7 +82,7 @@ func requestOf(q *wire.Request) Request {
 const unknown = "*"
 
 // model returns the name of the model, or unknown, also if any of several may answer.
-func (x *exchange) model() string {
+func (x *call) model() string {
 	if len(x.request.Models) > 1 || !x.meter.cfg.names(x.request.Model) {
 		return unknown
 	}
@@ -90,7 +90,7 @@ func (x *exchange) model() string {
 }
 
 // onlyOthers reports whether all models that may answer have a name, and none is one of these.
-func (x *exchange) onlyOthers(names []string) bool {
+func (x *call) onlyOthers(names []string) bool {
 	return !slices.ContainsFunc(x.request.Models, func(model string) bool {
 		return slices.Contains(names, model) || !x.meter.cfg.names(model)
 	})
@@ -98,13 +98,13 @@ func (x *exchange) onlyOthers(names []string) bool {
 
 // ModelKey is a keyfunc.Func whose key is the model of a request. Models that have no name in
 // Config.Models and in the files of Config.Prices share the key "*", so that no client can invent
-// keys. A request that names several models has that key too; see ModelsFrom. For a key of a tenant and a model, use keyfunc.Join, or ModelKey alone below
-// nethttp.Config.Scope.
+// keys. A request that names several models has that key too; see ModelsFrom. For a key of a tenant
+// and a model, use keyfunc.Join, or ModelKey alone below nethttp.Config.Scope.
 //
 // A request that no Meter has read has no key. One for Guard.Usage is such a request: with
 // nethttp.NoKeySkip its answer leaves the rule out. It is refused if a nethttp.Cap has this key.
 func ModelKey(r *http.Request) (string, error) {
-	x := exchangeOf(r.Context())
+	x := callOf(r.Context())
 	if x == nil {
 		return "", fmt.Errorf("llm: %w: no Meter has read the request", keyfunc.ErrNoKey)
 	}
@@ -118,7 +118,7 @@ func ModelKey(r *http.Request) (string, error) {
 func UnlessModel(names ...string) func(*http.Request) bool {
 	names = slices.Clone(names)
 	return func(r *http.Request) bool {
-		x := exchangeOf(r.Context())
+		x := callOf(r.Context())
 		return x != nil && x.onlyOthers(names)
 	}
 }
@@ -126,6 +126,6 @@ func UnlessModel(names ...string) func(*http.Request) bool {
 // UnlessStream is a func for the Skip of a nethttp.Rule, of a nethttp.Slot or of a Budget. It skips
 // the requests that do not ask for a stream. It skips none that no Meter has read.
 func UnlessStream(r *http.Request) bool {
-	x := exchangeOf(r.Context())
+	x := callOf(r.Context())
 	return x != nil && !x.request.Stream
 }

@@ -13,7 +13,7 @@ import (
 // pay notes what the guard has charged, and the output that this pays for: less than the estimate
 // if a budget has lowered it to its limit. Later calls do nothing. The first byte of a response does
 // not wait for it.
-func (x *exchange) pay(ctx context.Context) {
+func (x *call) pay(ctx context.Context) {
 	if x.counted {
 		return
 	}
@@ -41,7 +41,7 @@ func (x *exchange) pay(ctx context.Context) {
 }
 
 // paysFor reports whether the guard has charged every budget enough for that much output.
-func (x *exchange) paysFor(output int64) bool {
+func (x *call) paysFor(output int64) bool {
 	b := x.expected(x.estimate)
 	b.Usage.Output = output
 	for i, budget := range x.meter.cfg.Budgets {
@@ -54,7 +54,7 @@ func (x *exchange) paysFor(output int64) bool {
 }
 
 // chargeRunning charges a stream for the output beyond what it has paid for.
-func (x *exchange) chargeRunning(r *http.Request) {
+func (x *call) chargeRunning(r *http.Request) {
 	every := x.meter.cfg.ChargeEvery
 	if every == 0 || x.indebted || !x.request.Stream {
 		return
@@ -78,7 +78,7 @@ func (x *exchange) chargeRunning(r *http.Request) {
 
 // charge charges a stream for more tokens of output. It reports false if a budget denies them and
 // it is not the last try.
-func (x *exchange) charge(r *http.Request, more int64, last bool) bool {
+func (x *call) charge(r *http.Request, more int64, last bool) bool {
 	charges, err := x.meter.chargesOf(r, x, more)
 	if err != nil || len(charges) == 0 {
 		x.reserved += more
@@ -101,13 +101,13 @@ func (x *exchange) charge(r *http.Request, more int64, last bool) bool {
 
 // seen returns the output of the response so far, corrected by the learnt ratio. Only running
 // charges use it: other tenants' requests have taught the ratio, so no settlement may.
-func (x *exchange) seen(o *wire.Response) int64 {
+func (x *call) seen(o *wire.Response) int64 {
 	text := o.TextTokens()
 	return x.capped(o, max(text, x.learnt().text.of(text)))
 }
 
 // shown returns the output of the response so far, not corrected.
-func (x *exchange) shown() int64 {
+func (x *call) shown() int64 {
 	if x.tap == nil {
 		return 0
 	}
@@ -117,7 +117,7 @@ func (x *exchange) shown() int64 {
 
 // capped lowers a number of tokens to the request's own cap, which the server obeys. It returns at
 // least a token for each event with text, and what the response has stated.
-func (x *exchange) capped(o *wire.Response, tokens int64) int64 {
+func (x *call) capped(o *wire.Response, tokens int64) int64 {
 	if most := x.request.MaxOutput * x.request.Choices; most > 0 {
 		tokens = min(tokens, most)
 	}

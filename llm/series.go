@@ -50,7 +50,7 @@ func (e *ResponseEvent) record(w *series.Recording) {
 // it is the name in an answer that states its usage.
 func (e *ResponseEvent) label() string {
 	if e.HTTP != nil {
-		x := exchangeOf(e.HTTP.Context())
+		x := callOf(e.HTTP.Context())
 		if x != nil && (len(x.meter.cfg.Models) > 0 || x.meter.cfg.Prices != nil) {
 			if name := x.model(); name != unknown {
 				return name

@@ -9,9 +9,9 @@ import (
 	"github.com/headgate/headgate/llm/internal/wire"
 )
 
-// finish determines what the exchange used, learns from it, and settles the running charges. The
+// finish determines what the call used, learns from it, and settles the running charges. The
 // guard settles the first charge.
-func (x *exchange) finish(ctx context.Context) {
+func (x *call) finish(ctx context.Context) {
 	x.pay(ctx)
 	outcome, bill := x.outcome()
 	x.event = ResponseEvent{
@@ -28,7 +28,7 @@ func (x *exchange) finish(ctx context.Context) {
 }
 
 // outcome returns what the request used, and how that was found.
-func (x *exchange) outcome() (Outcome, Bill) {
+func (x *call) outcome() (Outcome, Bill) {
 	if x.tap == nil {
 		return x.outcomeOfNothing()
 	}
@@ -71,7 +71,7 @@ func (x *exchange) outcome() (Outcome, Bill) {
 }
 
 // outcomeOfNothing is outcome for a response of which the Meter has seen no part.
-func (x *exchange) outcomeOfNothing() (Outcome, Bill) {
+func (x *call) outcomeOfNothing() (Outcome, Bill) {
 	bill := x.expected(x.estimate)
 	bill.Model = x.request.Model
 	switch {
@@ -85,13 +85,13 @@ func (x *exchange) outcomeOfNothing() (Outcome, Bill) {
 }
 
 // read reports whether a response without usage was read to its end, or could not be read.
-func (x *exchange) read(o *wire.Response) bool {
+func (x *call) read(o *wire.Response) bool {
 	return o.Complete || o.Broken || x.empty && !x.late || x.tap.Encoded()
 }
 
 // settleRunning settles the running charges, so that all charges of each budget add up to what was
 // used. It leaves in x.settled what the first charge keeps.
-func (x *exchange) settleRunning(ctx context.Context) {
+func (x *call) settleRunning(ctx context.Context) {
 	budgets := x.meter.cfg.Budgets
 	x.settled = make([]int64, len(budgets))
 	for i, b := range budgets {
@@ -117,7 +117,7 @@ func (x *exchange) settleRunning(ctx context.Context) {
 }
 
 // observe reports a request that was admitted, or whose client left before.
-func (x *exchange) observe(r *http.Request) {
+func (x *call) observe(r *http.Request) {
 	switch {
 	case x.meter.cfg.Observe == nil:
 		return

@@ -17,11 +17,11 @@ import (
 type writer struct {
 	http.ResponseWriter
 	request *http.Request // of the handler
-	x       *exchange
+	x       *call
 	limits  http.Header // of the guards around the handler, and ModelHeader
 }
 
-func newWriter(w http.ResponseWriter, r *http.Request, x *exchange) *writer {
+func newWriter(w http.ResponseWriter, r *http.Request, x *call) *writer {
 	limits := make(http.Header)
 	for name, values := range w.Header() {
 		if statesLimits(name) || name == ModelHeader {

@@ -9,7 +9,7 @@ import (
 )
 
 // admit waits for room, spends the charges and takes the slot.
-func (x *exchange) admit() (*pass, error) {
+func (x *delivery) admit() (*pass, error) {
 	defer x.end()
 	for {
 		if err := x.behind(); err != nil {
@@ -29,7 +29,7 @@ func (x *exchange) admit() (*pass, error) {
 // asks for everything at once. If the slot or a rule has no room, and the request may wait, it
 // waits for the slot first: a rule whose units are spent before the wait for a slot would see them
 // used much later.
-func (x *exchange) try() (*pass, *BusyError, error) {
+func (x *delivery) try() (*pass, *BusyError, error) {
 	if len(x.caps) == 0 || x.lease != nil {
 		return x.reserve()
 	}
@@ -65,7 +65,7 @@ const settling = 500 * time.Millisecond
 
 // slotFirst waits for a slot, and then spends the charges. It leaves the line first, because requests
 // that hold the slots may wait in it.
-func (x *exchange) slotFirst() (p *pass, denied *BusyError, err error) {
+func (x *delivery) slotFirst() (p *pass, denied *BusyError, err error) {
 	x.leave()
 	s := x.t.cfg.Slot.Semaphore
 	x.lease, err = s.Acquire(x.context(), semaphore.Request{
@@ -85,7 +85,7 @@ func (x *exchange) slotFirst() (p *pass, denied *BusyError, err error) {
 }
 
 // noSlot returns what denies a request that gets no slot, or its error if no other time is better.
-func (x *exchange) noSlot(err error) (*BusyError, error) {
+func (x *delivery) noSlot(err error) (*BusyError, error) {
 	denied := &BusyError{Rule: x.t.cfg.Slot.Semaphore.Name(), rank: bySlot}
 	var full *semaphore.FullError
 	if errors.As(err, &full) {
@@ -109,7 +109,7 @@ func (x *exchange) noSlot(err error) (*BusyError, error) {
 const outageRetry = time.Second
 
 // reserve spends the charges, and waits until they may act.
-func (x *exchange) reserve() (*pass, *BusyError, error) {
+func (x *delivery) reserve() (*pass, *BusyError, error) {
 	left, asked := x.left(), time.Now()
 	if x.yielding() {
 		left = 0
@@ -132,7 +132,7 @@ func (x *exchange) reserve() (*pass, *BusyError, error) {
 }
 
 // spend spends the charges, for at most that time later.
-func (x *exchange) spend(left time.Duration) (*core.Reservation, core.Decision, error) {
+func (x *delivery) spend(left time.Duration) (*core.Reservation, core.Decision, error) {
 	if left == 0 && !x.t.spaced { // a Gate remembers what it denies to a Charge
 		return x.t.cfg.Gate.Charge(x.req.Context(), x.charges...)
 	}
@@ -146,7 +146,7 @@ const overdue = 500 * time.Millisecond
 // delay waits until a reservation may act, and then looks whether a cooldown has begun meanwhile,
 // a hold has expired, or another than the one that gave the reservation decides: Redis, or this process
 // while Redis does not answer. That one does not know the reservation.
-func (x *exchange) delay(
+func (x *delivery) delay(
 	paid *core.Reservation, by *core.Decision, asked time.Time,
 ) (*BusyError, error) {
 	longest := core.Result{}

@@ -69,7 +69,7 @@ func (e *BusyError) Unwrap() []error {
 }
 
 // busy completes the error of a request that would have to wait for too long.
-func (x *exchange) busy(e *BusyError) *BusyError {
+func (x *delivery) busy(e *BusyError) *BusyError {
 	if e.After != core.Never {
 		e.At = time.Now().Add(e.After)
 		if e.Cause == nil && !e.Spent {
@@ -80,7 +80,7 @@ func (x *exchange) busy(e *BusyError) *BusyError {
 }
 
 // denial returns why a decision denies, where reservations could be for later by that time.
-func (x *exchange) denial(d *core.Decision, later time.Duration) *BusyError {
+func (x *delivery) denial(d *core.Decision, later time.Duration) *BusyError {
 	e := &BusyError{Cause: d.Cause}
 	for i, r := range d.Results() {
 		x.add(e, i, r, later)
@@ -89,7 +89,7 @@ func (x *exchange) denial(d *core.Decision, later time.Duration) *BusyError {
 }
 
 // add adds the result of a charge to a denial.
-func (x *exchange) add(e *BusyError, i int, r core.Result, later time.Duration) {
+func (x *delivery) add(e *BusyError, i int, r core.Result, later time.Duration) {
 	if r.Allowed || r.Policy.Shadow() {
 		return
 	}

@@ -37,7 +37,7 @@ var inside = core.Inside(hub.Pass{})
 
 // refused begins the cooldown of a refusal of a request that was sent at that time, and returns how
 // long nothing may be sent. A refusal that says nothing of other requests begins none.
-func (x *exchange) refused(status int, s signal.Signal, sent time.Time) *BusyError {
+func (x *delivery) refused(status int, s signal.Signal, sent time.Time) *BusyError {
 	busy := &BusyError{Rule: coolingName, After: core.Never}
 	if busy.Spent = s.Reason == signal.Spent; busy.Spent {
 		busy.Rule = spentName
@@ -55,7 +55,7 @@ func (x *exchange) refused(status int, s signal.Signal, sent time.Time) *BusyErr
 }
 
 // coolKey begins the cooldown of a key, tells the observer, and returns for how long the key cools.
-func (x *exchange) coolKey(key core.Key, status int, s signal.Signal, sent time.Time) time.Duration {
+func (x *delivery) coolKey(key core.Key, status int, s signal.Signal, sent time.Time) time.Duration {
 	e := CooldownEvent{
 		Request: x.given, Key: key, Status: status,
 		Spent: s.Reason == signal.Spent, Guessed: s.Wait == 0,
@@ -79,7 +79,7 @@ func (x *exchange) coolKey(key core.Key, status int, s signal.Signal, sent time.
 
 // served lets the next guessed cooldowns of a request be short again, because the upstream has
 // taken it: its response is no refusal and no error of the server. It was sent at that time.
-func (x *exchange) served(sent time.Time) {
+func (x *delivery) served(sent time.Time) {
 	for _, ask := range x.asks {
 		x.t.doubts.take(ask.Key, sent)
 		if x.t.guessed.take(ask.Key, sent) {

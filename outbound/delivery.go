@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/outbound/internal/signal"
 )
 
-// exchange is one request: what it is charged, how it waits, and what its responses tell.
-type exchange struct {
+// delivery is one request: what it is charged, how it waits, and what its responses tell.
+type delivery struct {
 	t       *Transport
 	given   *http.Request // as the caller made it
 	req     *http.Request // as it is sent
@@ -40,9 +40,9 @@ type ruled struct {
 	cooldown core.Key // where nothing is left of Rule.Limit until a reset, or zero
 }
 
-// open derives the charges of a request, and decides nothing. The exchange is not nil.
-func (t *Transport) open(req *http.Request) (*exchange, error) {
-	x := &exchange{t: t, given: req, began: time.Now()}
+// open derives the charges of a request, and decides nothing. The delivery is not nil.
+func (t *Transport) open(req *http.Request) (*delivery, error) {
+	x := &delivery{t: t, given: req, began: time.Now()}
 	x.from.credential = hashed(t.cfg.Credential(req))
 	x.req = req.WithContext(context.WithValue(req.Context(), derivationContextKey{}, &x.from))
 	if t.cfg.Meter != nil {
@@ -58,7 +58,7 @@ func (t *Transport) open(req *http.Request) (*exchange, error) {
 }
 
 // derive derives the keys and costs of the request.
-func (x *exchange) derive(model string) error {
+func (x *delivery) derive(model string) error {
 	account, err := ByCredential(x.req)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (x *exchange) derive(model string) error {
 
 // askBelow asks about the cooldown of a key with further parts, and returns that, unless the part is
 // empty.
-func (x *exchange) askBelow(key core.Key, part string, before ...string) (core.Key, error) {
+func (x *delivery) askBelow(key core.Key, part string, before ...string) (core.Key, error) {
 	if part == "" {
 		return core.Key{}, nil
 	}

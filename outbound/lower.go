@@ -37,7 +37,7 @@ func (p *pass) lower(told []signal.Remaining, status int) {
 }
 
 // lowerTo lowers what is left under the rule of a charge.
-func (x *exchange) lowerTo(left int64, c core.Charge) {
+func (x *delivery) lowerTo(left int64, c core.Charge) {
 	limit, most := lowered(c.Policy.Algorithm(), left)
 	if most <= 0 {
 		return

@@ -16,7 +16,7 @@ import (
 
 // pass is what one sending of a request has spent and holds.
 type pass struct {
-	x    *exchange
+	x    *delivery
 	ctx  context.Context         // of the request as it is sent
 	stop context.CancelCauseFunc // ends ctx, or nil without a slot
 	slot
@@ -32,7 +32,7 @@ type pass struct {
 
 // pass returns what the request was admitted with, unless the slot is lost meanwhile: then it must not be
 // sent.
-func (x *exchange) pass(
+func (x *delivery) pass(
 	l *semaphore.Lease, paid *core.Reservation, d *core.Decision,
 ) (*pass, *BusyError, error) {
 	if ctx := x.req.Context(); lost(l) {
@@ -148,7 +148,8 @@ func (p *pass) learn(res *http.Response) {
 	x.refusal = nil
 	x.whole = res.Body == http.NoBody
 	var head []byte
-	reads := !x.whole && (signal.Refusal(res.StatusCode) || x.t.cfg.Read != nil && res.StatusCode >= http.StatusBadRequest)
+	reads := !x.whole && (signal.Refusal(res.StatusCode) ||
+		x.t.cfg.Read != nil && res.StatusCode >= http.StatusBadRequest)
 	if reads {
 		head, x.whole = readAhead(res, signal.MaxBody)
 		head = decoded(res.Header, head, signal.MaxBody)

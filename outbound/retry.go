@@ -20,14 +20,14 @@ type Retry struct {
 
 // again reports whether to send the request again, and gives it a new body if so. The cooldown makes
 // it wait.
-func (x *exchange) again(res *http.Response, retries int) bool {
+func (x *delivery) again(res *http.Response, retries int) bool {
 	r := x.refusal
 	return r != nil && r.After != core.Never && !r.Spent && x.sent <= retries &&
 		res.Header.Get("X-Should-Retry") != "false" && x.whole && x.rewind()
 }
 
 // rewind gives a request a new body, and reports whether it could.
-func (x *exchange) rewind() bool {
+func (x *delivery) rewind() bool {
 	copied := *x.req
 	if x.req.Body != nil && x.req.Body != http.NoBody {
 		if x.req.GetBody == nil {

@@ -197,7 +197,7 @@ func (s *search) ask(c *candidate, wait time.Duration) (res *http.Response, over
 }
 
 // goesOn reports whether a request that an upstream has not taken may go to another one.
-func (s *search) goesOn(c *candidate, x *exchange, err error) bool {
+func (s *search) goesOn(c *candidate, x *delivery, err error) bool {
 	if busy := (*BusyError)(nil); x.sent == 0 && errors.As(err, &busy) { // otherwise it is Base's
 		c.busy = busy
 		return true

@@ -89,10 +89,10 @@ func (t *Transport) CloseIdleConnections() {
 // send waits for room with that patience, sends the request, and sends it again as often as that if it is
 // refused. It leaves the body of a
 // request that fails open, and unread if the request was not sent, so that another Transport can send
-// it. The exchange is not nil.
+// it. The delivery is not nil.
 func (t *Transport) send(
 	req *http.Request, p patience, retries int,
-) (x *exchange, res *http.Response, err error) {
+) (x *delivery, res *http.Response, err error) {
 	x, err = t.open(req)
 	defer func() { x.tell(res, err) }()
 	if err != nil {
@@ -123,7 +123,7 @@ func (t *Transport) note(d *core.Decision) {
 }
 
 // tell tells the observer of the outcome.
-func (x *exchange) tell(res *http.Response, err error) {
+func (x *delivery) tell(res *http.Response, err error) {
 	if x.t.cfg.Observe == nil {
 		return
 	}

@@ -56,7 +56,7 @@ type waiting struct {
 }
 
 // context returns that of the request, in the foreground once it does not yield any more.
-func (x *exchange) context() context.Context {
+func (x *delivery) context() context.Context {
 	if x.yields.IsZero() || x.yielding() {
 		return x.req.Context()
 	}
@@ -64,7 +64,7 @@ func (x *exchange) context() context.Context {
 }
 
 // begin notes that the request begins to wait.
-func (x *exchange) begin(rule string, expected time.Duration) {
+func (x *delivery) begin(rule string, expected time.Duration) {
 	if !x.since.IsZero() {
 		return
 	}
@@ -76,7 +76,7 @@ func (x *exchange) begin(rule string, expected time.Duration) {
 }
 
 // end notes that the request does not wait any more, whatever came of it, and gives back what it holds.
-func (x *exchange) end() {
+func (x *delivery) end() {
 	x.leave()
 	x.release()
 	if !x.since.IsZero() {
@@ -87,13 +87,13 @@ func (x *exchange) end() {
 }
 
 // release gives the slot back, if there is one.
-func (x *exchange) release() {
+func (x *delivery) release() {
 	_ = x.lease.Release(x.req.Context()) // on failure it is sent again
 	x.lease = nil
 }
 
 // leave leaves the line, and lets the next one be its head.
-func (x *exchange) leave() {
+func (x *delivery) leave() {
 	x.place.Leave()
 	x.place = nil
 }
@@ -107,7 +107,7 @@ type lineKey struct {
 }
 
 // behind waits behind the requests of this process that wait already, so that it overtakes none.
-func (x *exchange) behind() error {
+func (x *delivery) behind() error {
 	if x.place != nil || x.left() == 0 {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (x *exchange) behind() error {
 }
 
 // forRoom waits until it may help to ask again, or returns the error if the wait would be too long.
-func (x *exchange) forRoom(e *BusyError) error {
+func (x *delivery) forRoom(e *BusyError) error {
 	switch {
 	case e.rank == byNothing:
 		return nil
@@ -161,7 +161,7 @@ const longestSpread = 900 * time.Millisecond
 
 // forCooldown waits for the end of a cooldown, and then at random for a part of the spread. It gives
 // the slot and the place in a line back before.
-func (x *exchange) forCooldown(e *BusyError) error {
+func (x *delivery) forCooldown(e *BusyError) error {
 	x.t.guessed.add(e.on.key)
 	x.leave()
 	x.release()
@@ -171,7 +171,7 @@ func (x *exchange) forCooldown(e *BusyError) error {
 
 // stand waits at a place until that is the head of its line, or it is time to ask again. It reports
 // whether others stood before it.
-func (x *exchange) stand(place *line.Place[lineKey], expected time.Duration) (others bool, err error) {
+func (x *delivery) stand(place *line.Place[lineKey], expected time.Duration) (others bool, err error) {
 	others = !place.IsHead()
 	x.begin(place.Key().policy.Name(), expected)
 	select {
@@ -187,7 +187,7 @@ func (x *exchange) stand(place *line.Place[lineKey], expected time.Duration) (ot
 }
 
 // sleep waits for that long, or until the slot is lost: then it is time to ask again.
-func (x *exchange) sleep(d time.Duration) error {
+func (x *delivery) sleep(d time.Duration) error {
 	ctx := x.req.Context()
 	if x.lease != nil {
 		ctx = x.lease.Context()

@@ -12,11 +12,11 @@ import (
 type database struct {
 	mu     sync.Mutex
 	plans  map[string]string  // by tenant
-	used   map[string][]entry // by tenant
+	used   map[string][]usage // by tenant
 	bought map[string][]topUp // by tenant
 }
 
-type entry struct {
+type usage struct {
 	at    time.Time
 	units int64
 }
@@ -30,7 +30,7 @@ type topUp struct {
 
 func newDatabase() *database {
 	return &database{
-		plans: make(map[string]string), used: make(map[string][]entry), bought: make(map[string][]topUp),
+		plans: make(map[string]string), used: make(map[string][]usage), bought: make(map[string][]topUp),
 	}
 }
 
@@ -52,7 +52,7 @@ func (db *database) setPlan(tenant, plan string) {
 func (db *database) addUse(tenant string, units int64) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.used[tenant] = append(db.used[tenant], entry{time.Now(), units})
+	db.used[tenant] = append(db.used[tenant], usage{time.Now(), units})
 }
 
 // usedIn returns what a tenant has used in a period.

@@ -10,7 +10,7 @@ import (
 // entries is the state of one key, and the result of Find.
 type entries struct {
 	kept      int // index in all: the first entry that counted when the state was stored
-	all       []entry
+	all       []logEntry
 	total     int64
 	keptAhead int64
 	expires   int64
@@ -22,7 +22,7 @@ type entries struct {
 	spent float64
 }
 
-type entry struct{ time, before int64 }
+type logEntry struct{ time, before int64 }
 
 // modulus bounds the totals, which are never reset while a charge counts.
 const modulus = 1 << 52
@@ -55,9 +55,9 @@ func (s *entries) Value() string {
 	return b.String()
 }
 
-func (s *entries) last() entry {
+func (s *entries) last() logEntry {
 	if len(s.all) == 0 {
-		return entry{}
+		return logEntry{}
 	}
 	return s.all[len(s.all)-1]
 }
@@ -156,12 +156,12 @@ func (l *SlidingLog) Commit(st State, c Cost, t Terms) int64 {
 		last := len(s.all) - 1
 		switch {
 		case s.first == len(s.all):
-			s.first, s.all, s.total = 0, append(s.all[:0], entry{now, 0}), 0
+			s.first, s.all, s.total = 0, append(s.all[:0], logEntry{now, 0}), 0
 		case s.all[last].time >= now:
 		case int64(len(s.all)-s.first) >= l.most:
 			s.all[last].time = now // too many: the newest entry takes the units and counts for longer
 		default:
-			s.all = append(s.all, entry{now, s.total})
+			s.all = append(s.all, logEntry{now, s.total})
 		}
 		s.total = (s.total + n) % modulus
 		for i, w := range l.windows {

@@ -130,7 +130,7 @@ func TestLogAgreesWithReference(t *testing.T) {
 		s, now := l.NewState().(*entries), start
 		ref := &events{l: l}
 		// The totals wrap around during the test.
-		s.all = []entry{{start - start%l.tick, modulus - 5}}
+		s.all = []logEntry{{start - start%l.tick, modulus - 5}}
 		s.total = modulus - 5 + rapid.Int64Range(1, 4).Draw(t, "units")
 		l.Find(s, now)
 		l.store(s, false)

@@ -85,7 +85,8 @@ func (f Form) tellLimit(h http.Header, i int, l *left, v *verdict) {
 		if l.limit.Unit != Requests {
 			unit = fmt.Sprintf(";qu=%q", l.limit.Unit)
 		}
-		h.Add("RateLimit-Policy", fmt.Sprintf(`"l%d";q=%d;w=%d%s`, i, l.limit.N, up(l.limit.Per, time.Second).seconds(), unit))
+		h.Add("RateLimit-Policy",
+			fmt.Sprintf(`"l%d";q=%d;w=%d%s`, i, l.limit.N, up(l.limit.Per, time.Second).seconds(), unit))
 		h.Add("RateLimit", fmt.Sprintf(`"l%d";r=%d;t=%d`, i, l.n, up(l.reset, time.Second).seconds()))
 	case Draft06, GitHub:
 		if l.limit.Unit != Requests || i > 0 {

@@ -45,11 +45,11 @@ type state struct {
 	level int64
 	used  int64 // of a window or a log
 	at    time.Time
-	log   []entry
+	log   []logged
 }
 
-// entry is a cost in a log.
-type entry struct {
+// logged is a cost in a log.
+type logged struct {
 	at   time.Time
 	cost int64
 }
@@ -111,7 +111,7 @@ func (s *state) logWait(l *Limit, now time.Time, cost int64) time.Duration {
 // spend counts a cost that fits, after wait. A negative one gives back.
 func (s *state) spend(l *Limit, cost int64) {
 	if l.Log {
-		s.log = append(s.log, entry{s.at, cost})
+		s.log = append(s.log, logged{s.at, cost})
 	}
 	s.used += cost
 	s.level += cost * l.Per.Nanoseconds()

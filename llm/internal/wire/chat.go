@@ -28,8 +28,8 @@ var OpenAIChat = formatOf(Table{
 		"cache_read_else": "timings.cache_n",
 		"output_else":     "timings.predicted_n",
 
-		"entry:annotation": "choices[].{delta,message}.annotations[]",
-		"entry_kind":       "choices[].{delta,message}.annotations[].type",
+		"detail:annotation": "choices[].{delta,message}.annotations[]",
+		"detail_kind":       "choices[].{delta,message}.annotations[].type",
 
 		"text": "choices[].{delta,message}.{content,content[].text,content[].thinking," +
 			"content[].thinking[].text,reasoning_content,reasoning,refusal," +

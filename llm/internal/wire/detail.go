@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/llm/internal/jsonscan"
 )
 
-// entry is an object that has numbers of its own. of says what it belongs to:
+// detail is an object that has numbers of its own. of says what it belongs to:
 //
 //   - iteration: one of Anthropic's iterations
 //   - image: what a tool that draws has used
@@ -16,9 +16,9 @@ import (
 //   - read: cached tokens of one modality
 //   - item: one item of the response
 //   - annotation: of a chat's answer
-type entry struct {
+type detail struct {
 	of        string
-	kind      entryKind
+	kind      detailKind
 	unnamed   string // its kind, if that is unknown
 	other     bool   // its action is no search
 	n         int64
@@ -27,45 +27,45 @@ type entry struct {
 	counts    counts
 }
 
-// entryKind is what the kind of an entry means here.
-type entryKind uint8
+// detailKind is what the kind of a detail means here.
+type detailKind uint8
 
 const (
-	otherEntry entryKind = iota
-	compactionEntry
-	advisorEntry
-	audioEntry
-	imageEntry
-	longEntry
-	searchEntry
-	fileEntry
-	codeEntry
-	drawEntry
-	citationEntry
-	freeEntry
+	otherDetail detailKind = iota
+	compactionDetail
+	advisorDetail
+	audioDetail
+	imageDetail
+	longDetail
+	searchDetail
+	fileDetail
+	codeDetail
+	drawDetail
+	citationDetail
+	freeDetail
 )
 
-// entryKinds has the kinds by their names. The client runs the tools that are free, except that
+// detailKinds has the kinds by their names. The client runs the tools that are free, except that
 // Anthropic's and OpenAI's connectors cost tokens alone, and that a usage counts the searches of X.
-var entryKinds = map[string]entryKind{
-	"compaction": compactionEntry, "advisor_message": advisorEntry, "AUDIO": audioEntry, "IMAGE": imageEntry,
-	"1h": longEntry, "web_search_call": searchEntry, "file_search_call": fileEntry,
-	"code_interpreter_call": codeEntry, "shell_call": codeEntry, "image_generation_call": drawEntry,
-	"url_citation":  citationEntry,
-	"function_call": freeEntry, "custom_tool_call": freeEntry, "computer_call": freeEntry,
-	"local_shell_call": freeEntry, "apply_patch_call": freeEntry, "tool_search_call": freeEntry,
-	"mcp_call": freeEntry, "x_search_call": freeEntry,
+var detailKinds = map[string]detailKind{
+	"compaction": compactionDetail, "advisor_message": advisorDetail, "AUDIO": audioDetail, "IMAGE": imageDetail,
+	"1h": longDetail, "web_search_call": searchDetail, "file_search_call": fileDetail,
+	"code_interpreter_call": codeDetail, "shell_call": codeDetail, "image_generation_call": drawDetail,
+	"url_citation":  citationDetail,
+	"function_call": freeDetail, "custom_tool_call": freeDetail, "computer_call": freeDetail,
+	"local_shell_call": freeDetail, "apply_patch_call": freeDetail, "tool_search_call": freeDetail,
+	"mcp_call": freeDetail, "x_search_call": freeDetail,
 }
 
-// text reads a string of the entry.
-func (e *entry) text(text []byte, role jsonscan.Role) {
+// text reads a string of the detail.
+func (e *detail) text(text []byte, role jsonscan.Role) {
 	switch role {
-	case tellEntryKind:
-		e.kind = entryKinds[string(text)] // without an allocation
-		if e.kind == otherEntry && e.of == "item" && bytes.HasSuffix(text, []byte("_call")) {
+	case tellDetailKind:
+		e.kind = detailKinds[string(text)] // without an allocation
+		if e.kind == otherDetail && e.of == "item" && bytes.HasSuffix(text, []byte("_call")) {
 			e.unnamed = "item " + string(text)
 		}
-	case tellEntryModel:
+	case tellDetailModel:
 		e.model = string(text)
 	case tellAction:
 		e.other = string(text) != "search"
@@ -74,16 +74,16 @@ func (e *entry) text(text []byte, role jsonscan.Role) {
 	}
 }
 
-// endEntry adds the entry to what the event has said.
-func (r *reader) endEntry() {
-	n, e, c := &r.entry, &r.event, &r.event.counts
+// endDetail adds the detail to what the event has said.
+func (r *reader) endDetail() {
+	n, e, c := &r.detail, &r.event, &r.event.counts
 	switch n.of {
 	case "iteration": // the usage includes those of other kinds, or they are not billed
 		used := n.counts.usage(r.format.table.Beside, false)
 		switch n.kind {
-		case compactionEntry:
+		case compactionDetail:
 			e.extra = e.extra.plus(used)
-		case advisorEntry:
+		case advisorDetail:
 			e.other(n.model, used)
 		}
 	case "image":
@@ -95,7 +95,7 @@ func (r *reader) endEntry() {
 	case "out":
 		n.modality(c, audioOutCount, imageOutCount)
 	case "cache":
-		if n.kind == longEntry {
+		if n.kind == longDetail {
 			c.set(longCount, c.tokens[longCount]+n.n)
 		}
 	case "item":
@@ -104,30 +104,30 @@ func (r *reader) endEntry() {
 			r.unnamed(n.unnamed, 1)
 		}
 	case "annotation":
-		r.bill.cited = r.bill.cited || n.kind == citationEntry
+		r.bill.cited = r.bill.cited || n.kind == citationDetail
 	}
 }
 
-func (e *entry) modality(c *counts, audio, image count) {
+func (e *detail) modality(c *counts, audio, image count) {
 	switch e.kind {
-	case audioEntry:
+	case audioDetail:
 		c.set(audio, e.n)
-	case imageEntry:
+	case imageDetail:
 		c.set(image, e.n)
 	}
 }
 
-func (e *entry) item(items *items) {
+func (e *detail) item(items *items) {
 	switch e.kind {
-	case searchEntry: // the first servers stated no action
+	case searchDetail: // the first servers stated no action
 		if !e.other {
 			items.searches++
 		}
-	case fileEntry:
+	case fileDetail:
 		items.files++
-	case drawEntry:
+	case drawDetail:
 		items.images++
-	case codeEntry:
+	case codeDetail:
 		items.container(e.container)
 	}
 }

@@ -33,11 +33,11 @@ var GeminiGenerate = formatOf(Table{
 		"output":           "usageMetadata.{candidatesTokenCount,responseTokenCount}",
 		"reasoning_beside": "usageMetadata.thoughtsTokenCount",
 
-		"entry:in":    "usageMetadata.promptTokensDetails[]",
-		"entry:read":  "usageMetadata.cacheTokensDetails[]",
-		"entry:out":   "usageMetadata.{candidatesTokensDetails,responseTokensDetails}[]",
-		"entry_kind":  "usageMetadata.{" + geminiDetails + "}[].modality",
-		"entry_count": "usageMetadata.{" + geminiDetails + "}[].tokenCount",
+		"detail:in":    "usageMetadata.promptTokensDetails[]",
+		"detail:read":  "usageMetadata.cacheTokensDetails[]",
+		"detail:out":   "usageMetadata.{candidatesTokensDetails,responseTokensDetails}[]",
+		"detail_kind":  "usageMetadata.{" + geminiDetails + "}[].modality",
+		"detail_count": "usageMetadata.{" + geminiDetails + "}[].tokenCount",
 
 		"unnamed": "usageMetadata.**",
 		"named":   "usageMetadata.totalTokenCount usageMetadata.toolUsePromptTokensDetails.**",

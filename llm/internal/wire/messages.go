@@ -35,12 +35,12 @@ var AnthropicMessages = formatOf(Table{
 func messagesUsage(at string) map[string]string {
 	each := at + ".iterations[]"
 	return with(also(usageAt(at), numbersAt(each)), map[string]string{
-		"output":          "{,delta.}usage.{output_tokens,completion_tokens} " + each + ".output_tokens",
-		"output_else":     "message.usage.output_tokens",
-		"reasoning_flat":  "",
-		"total":           "",
-		"entry:iteration": each,
-		"entry_kind":      each + ".type",
-		"entry_model":     each + ".model",
+		"output":           "{,delta.}usage.{output_tokens,completion_tokens} " + each + ".output_tokens",
+		"output_else":      "message.usage.output_tokens",
+		"reasoning_flat":   "",
+		"total":            "",
+		"detail:iteration": each,
+		"detail_kind":      each + ".type",
+		"detail_model":     each + ".model",
 	})
 }

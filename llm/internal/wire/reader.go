@@ -26,7 +26,7 @@ type reader struct {
 	bill     bill
 	next     int64 // the sequence_number that the next event would have
 	event    event
-	entry    entry
+	detail   detail
 	keyed    [48]byte
 	key      []byte // the beginning of the last key, in keyed
 	lone     bool   // the last event that ended held only the usage of a chat
@@ -125,7 +125,7 @@ func (r *reader) close(whole bool) {
 // abandon drops the event that has begun, except its text.
 func (r *reader) abandon() {
 	r.commit(false)
-	r.event, r.entry = event{}, entry{}
+	r.event, r.detail = event{}, detail{}
 	r.json.Reset()
 }
 
@@ -153,7 +153,7 @@ func (r *reader) EventEnd(filled bool) {
 	if filled {
 		r.endEvent()
 	}
-	r.event, r.entry = event{}, entry{}
+	r.event, r.detail = event{}, detail{}
 	r.json.Reset()
 }
 

@@ -20,13 +20,13 @@ var OpenAIResponses = formatOf(Table{
 		"text":     "delta output[].{content[],summary[]}.{text,refusal} output[].{arguments,input,code}",
 
 		"unit:web_search": "{,response.}tool_usage.web_search.num_requests",
-		"entry:image":     "{,response.}tool_usage.image_gen",
+		"detail:image":    "{,response.}tool_usage.image_gen",
 		"draws":           "{,response.}tools[].model",
 		"items":           "{,response.}output",
-		"entry:item":      "{,response.}output[] item",
-		"entry_kind":      "{,response.}output[].type item.type",
-		"entry_action":    "{,response.}output[].action.type item.action.type",
-		"entry_container": "{,response.}output[].{container_id,environment.container_id} " +
+		"detail:item":     "{,response.}output[] item",
+		"detail_kind":     "{,response.}output[].type item.type",
+		"detail_action":   "{,response.}output[].action.type item.action.type",
+		"detail_container": "{,response.}output[].{container_id,environment.container_id} " +
 			"item.{container_id,environment.container_id}",
 	}),
 	Headers: map[string]string{"cost": "X-Litellm-Response-Cost"},

@@ -32,10 +32,10 @@ const (
 	tellOwnKey
 	tellTicks // 10^10 are a dollar
 
-	tellEntry // an object with numbers of its own; its name says of what
-	tellEntryKind
-	tellEntryModel
-	tellEntryCount
+	tellDetail // an object with numbers of its own; its name says of what
+	tellDetailKind
+	tellDetailModel
+	tellDetailCount
 	tellAction    // of a tool, such as search
 	tellContainer // that a tool ran in
 	tellItems     // the array of all items
@@ -47,40 +47,40 @@ const (
 
 // told has the meanings of a response.
 var told = map[string]jsonscan.Role{
-	"text":            tellText,
-	"type":            tellType,
-	"model":           tellModel,
-	"sequence":        tellSequence,
-	"error":           tellError,
-	"error_code":      tellErrorCode,
-	"choices":         tellChoices,
-	"choice":          tellChoice,
-	"finish":          tellFinish,
-	"stop":            tellStop,
-	"done":            tellDone,
-	"object":          tellObject,
-	"usage":           tellUsage,
-	"label:":          tellLabel,
-	"unit:":           tellUnit,
-	"milli:":          tellMilli,
-	"milli_else:":     tellMilliElse,
-	"query":           tellQuery,
-	"has:":            tellHas,
-	"calls":           tellCalls,
-	"draws":           tellDraws,
-	"cost":            tellCost,
-	"cost_upstream":   tellUpstream,
-	"cost_own_key":    tellOwnKey,
-	"cost_ticks":      tellTicks,
-	"entry:":          tellEntry,
-	"entry_kind":      tellEntryKind,
-	"entry_model":     tellEntryModel,
-	"entry_count":     tellEntryCount,
-	"entry_action":    tellAction,
-	"entry_container": tellContainer,
-	"items":           tellItems,
-	"named":           tellNamed,
-	"unnamed":         tellUnnamed,
+	"text":             tellText,
+	"type":             tellType,
+	"model":            tellModel,
+	"sequence":         tellSequence,
+	"error":            tellError,
+	"error_code":       tellErrorCode,
+	"choices":          tellChoices,
+	"choice":           tellChoice,
+	"finish":           tellFinish,
+	"stop":             tellStop,
+	"done":             tellDone,
+	"object":           tellObject,
+	"usage":            tellUsage,
+	"label:":           tellLabel,
+	"unit:":            tellUnit,
+	"milli:":           tellMilli,
+	"milli_else:":      tellMilliElse,
+	"query":            tellQuery,
+	"has:":             tellHas,
+	"calls":            tellCalls,
+	"draws":            tellDraws,
+	"cost":             tellCost,
+	"cost_upstream":    tellUpstream,
+	"cost_own_key":     tellOwnKey,
+	"cost_ticks":       tellTicks,
+	"detail:":          tellDetail,
+	"detail_kind":      tellDetailKind,
+	"detail_model":     tellDetailModel,
+	"detail_count":     tellDetailCount,
+	"detail_action":    tellAction,
+	"detail_container": tellContainer,
+	"items":            tellItems,
+	"named":            tellNamed,
+	"unnamed":          tellUnnamed,
 
 	"input":             numberRole(inputCount),
 	"input_beside":      numberRole(besideInputCount),

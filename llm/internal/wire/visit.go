@@ -28,8 +28,8 @@ func (r *reader) Begin(_ *jsonscan.Scanner, n *node, kind byte) {
 		e.listed = true
 	case tellHas:
 		r.bill.set(n.Name, 1)
-	case tellEntry:
-		r.entry = entry{of: n.Name}
+	case tellDetail:
+		r.detail = detail{of: n.Name}
 	}
 }
 
@@ -41,9 +41,9 @@ func (r *reader) End(s *jsonscan.Scanner, n *node) {
 	case n.Role == tellDocument: // an element of an array of documents
 		r.commit(true)
 		r.event.said = said{}
-	case n.Role == tellEntry:
-		r.endEntry()
-		r.entry = entry{}
+	case n.Role == tellDetail:
+		r.endDetail()
+		r.detail = detail{}
 	}
 }
 
@@ -97,7 +97,7 @@ func (r *reader) text(s *jsonscan.Scanner, n *node) {
 	case tellDraws:
 		r.draws = cmp.Or(r.draws, string(s.Text()))
 	default:
-		r.entry.text(s.Text(), n.Role)
+		r.detail.text(s.Text(), n.Role)
 	}
 }
 
@@ -126,11 +126,11 @@ func (r *reader) number(text []byte, n *node) {
 			b.calls = max(b.calls, tokens)
 		case n.Role == tellUnnamed:
 			r.unnamed("usage "+string(r.key), tokens)
-		case n.Role == tellEntryCount:
-			r.entry.n = tokens
+		case n.Role == tellDetailCount:
+			r.detail.n = tokens
 		case n.Role < tellNumbers:
-		case r.entry.of != "":
-			r.entry.counts.set(count(n.Role-tellNumbers), tokens)
+		case r.detail.of != "":
+			r.detail.counts.set(count(n.Role-tellNumbers), tokens)
 		default:
 			r.event.counts.set(count(n.Role-tellNumbers), tokens)
 		}
@@ -187,6 +187,6 @@ func (r *reader) endDocument() {
 		r.commit(true)
 	case lineFraming:
 		r.commit(true)
-		r.event, r.entry = event{}, entry{}
+		r.event, r.detail = event{}, detail{}
 	}
 }

@@ -21,7 +21,7 @@ func RunCluster(ctx context.Context, plan measure.Plan, c *server.Cluster) ([]re
 	}
 	defer b.end()
 	r := &runner{plan: plan, bed: b, driver: measure.Driver{Meter: c.Usage}}
-	contenders, err := b.contenders(generous, "c", plan.Spread(), func(e *entry) bool { return e.cluster })
+	contenders, err := b.contenders(generous, "c", plan.Spread(), func(e *line) bool { return e.cluster })
 	if err != nil {
 		return nil, err
 	}

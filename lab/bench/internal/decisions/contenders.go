@@ -33,8 +33,8 @@ var (
 // decide is one decision on a key.
 type decide func(ctx context.Context, key int) (allowed bool, err error)
 
-// entry is a line of the tables.
-type entry struct {
+// line is a line of the tables.
+type line struct {
 	name string
 	kind measure.Kind
 	make func(*bed, quota) (decide, error)
@@ -94,14 +94,14 @@ func (b *bed) end() {
 	}
 }
 
-// contenders makes the entries that a load is for.
-func (b *bed) contenders(q quota, prefix string, keys int, choose func(*entry) bool) ([]measure.Contender, error) {
+// contenders makes the lines that a load is for.
+func (b *bed) contenders(q quota, prefix string, keys int, choose func(*line) bool) ([]measure.Contender, error) {
 	if err := b.grow(keys); err != nil {
 		return nil, err
 	}
 	b.prefix = prefix
 	var made []measure.Contender
-	for _, e := range entries() {
+	for _, e := range lines() {
 		if q.denied && e.allowedOnly || !q.denied && e.deniedOnly || choose != nil && !choose(&e) {
 			continue
 		}
@@ -131,7 +131,7 @@ func Alone(
 	if err != nil {
 		return nil, nil, err
 	}
-	contenders, err = b.contenders(generous, "l", keys, func(e *entry) bool { return e.alone })
+	contenders, err = b.contenders(generous, "l", keys, func(e *line) bool { return e.alone })
 	return contenders, b.end, err
 }
 
@@ -142,8 +142,8 @@ func (b *bed) ping() measure.Do {
 	}
 }
 
-func entries() []entry {
-	var all []entry
+func lines() []line {
+	var all []line
 	all = append(all, headgate()...)
 	all = append(all, peers()...)
 	return append(all, floors()...)

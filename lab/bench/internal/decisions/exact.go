@@ -22,7 +22,7 @@ func (r *runner) exact(ctx context.Context) (report.Table, error) {
 			"token a second at least.",
 		Columns: []string{"", "admitted", "denied", "failed"},
 	}
-	contenders, err := r.bed.contenders(q, "e", 1, func(e *entry) bool { return !e.allowedOnly })
+	contenders, err := r.bed.contenders(q, "e", 1, func(e *line) bool { return !e.allowedOnly })
 	if err != nil {
 		return t, err
 	}

@@ -12,12 +12,12 @@ import (
 )
 
 // headgate is this project's lines: each algorithm, and several policies on one key.
-func headgate() []entry {
+func headgate() []line {
 	made := 0
-	one := func(name string, algorithm func(quota) core.Algorithm) entry {
+	one := func(name string, algorithm func(quota) core.Algorithm) line {
 		made++
 		letter := string(rune('a' + made))
-		return entry{name: name, kind: measure.Ours, make: func(b *bed, q quota) (decide, error) {
+		return line{name: name, kind: measure.Ours, make: func(b *bed, q quota) (decide, error) {
 			return b.policies(b.gate, letter, algorithm(q))
 		}}
 	}
@@ -25,7 +25,7 @@ func headgate() []entry {
 		return core.TokenBucket{Rate: q.limit, Per: q.slow(), Burst: q.limit}
 	})
 	bucket.many, bucket.cluster = true, true
-	alone := func(e entry) entry {
+	alone := func(e line) line {
 		e.alone = true
 		return e
 	}
@@ -33,7 +33,7 @@ func headgate() []entry {
 		return core.TokenBucket{Rate: 7, Per: 3 * time.Second, Burst: q.limit}
 	})
 	broken.allowedOnly = true
-	asking := entry{name: "TokenBucket, no denial known", kind: measure.Ours, deniedOnly: true}
+	asking := line{name: "TokenBucket, no denial known", kind: measure.Ours, deniedOnly: true}
 	asking.make = func(b *bed, q quota) (decide, error) {
 		return b.policies(b.asking, "z", core.TokenBucket{Rate: q.limit, Per: q.slow(), Burst: q.limit})
 	}
@@ -42,8 +42,8 @@ func headgate() []entry {
 		return core.Block{Strikes: 1, Within: q.per, For: q.per}
 	})
 	blocked.deniedOnly = true
-	several := func(n int) entry {
-		return entry{
+	several := func(n int) line {
+		return line{
 			name: fmt.Sprintf("%d policies, TokenBucket", n), kind: measure.Ours, cluster: true,
 			make: func(b *bed, q quota) (decide, error) {
 				algorithms := make([]core.Algorithm, n)
@@ -54,7 +54,7 @@ func headgate() []entry {
 			},
 		}
 	}
-	return []entry{
+	return []line{
 		alone(bucket), broken,
 		alone(one("FixedWindow", func(q quota) core.Algorithm {
 			return core.FixedWindow{Limit: q.limit, Window: q.per}

@@ -19,8 +19,8 @@ import (
 )
 
 // peers is other libraries, as their documentation shows them, on the same client where they take one.
-func peers() []entry {
-	return []entry{
+func peers() []line {
+	return []line{
 		{name: "redis_rate v10 (GCRA)", kind: measure.Peer, many: true, cluster: true, alone: true, make: redisRate(1)},
 		{name: "redis_rate v10, 4 calls (not all or nothing)", kind: measure.Peer, allowedOnly: true, make: redisRate(4)},
 		{name: "ulule/limiter v3 (fixed window)", kind: measure.Peer, many: true, cluster: true, alone: true, make: ululeLimiter},
@@ -130,12 +130,12 @@ func prefixed(names []string, prefix string) []string {
 }
 
 // floors is what is trivial and counts nothing right.
-func floors() []entry {
+func floors() []line {
 	script := redis.NewScript(`
 local at = tonumber(redis.call('GET', KEYS[1]) or 0) + 1
 redis.call('SET', KEYS[1], at, 'PX', '3600000')
 return at`)
-	return []entry{
+	return []line{
 		{name: "INCR", kind: measure.Floor, cluster: true, allowedOnly: true,
 			make: func(b *bed, _ quota) (decide, error) {
 				names := prefixed(b.names, "incr"+b.prefix)

@@ -130,7 +130,7 @@ func (r *runner) spread(ctx context.Context) (all [][]measure.Result, some []mea
 // many is calls on the largest number of keys, by those contenders that stand for the others.
 func (r *runner) many(ctx context.Context) ([]measure.Result, error) {
 	keys := r.plan.Keys[3]
-	contenders, err := r.bed.contenders(generous, "m", keys, func(e *entry) bool { return e.many })
+	contenders, err := r.bed.contenders(generous, "m", keys, func(e *line) bool { return e.many })
 	if err != nil {
 		return nil, err
 	}

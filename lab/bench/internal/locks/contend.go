@@ -119,7 +119,7 @@ func contend(ctx context.Context, s *server.Server, locks []acquire, slice time.
 	return &c, ctx.Err()
 }
 
-// contests is all slices of one entry, and the PINGs of a lone caller beside each.
+// contests is all slices of one line, and the PINGs of a lone caller beside each.
 type contests struct {
 	measure.Contender
 	slices []*contest

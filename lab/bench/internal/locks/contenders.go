@@ -25,8 +25,8 @@ import (
 // acquire waits for a lock of this name and takes it. What it returns gives the lock up.
 type acquire func(ctx context.Context, name string) (release func(context.Context) error, err error)
 
-// entry is a line of the tables. What it makes is one client, with connections of its own as a process has them.
-type entry struct {
+// line is a line of the tables. What it makes is one client, with connections of its own as a process has them.
+type line struct {
 	name  string
 	kind  measure.Kind
 	make  func(*server.Server) (lock acquire, end func(), err error)
@@ -36,8 +36,8 @@ type entry struct {
 // validity is how long a lock outlives a holder that has died, the same for all.
 const validity = 10 * time.Second
 
-func entries() []entry {
-	return []entry{
+func lines() []line {
+	return []line{
 		{"Mutex, in the queue", measure.Ours, mutex(nil), true},
 		{"Mutex, asks every 1 ms", measure.Ours, mutex(semaphore.ConstantBackoff(time.Millisecond, 0)), false},
 		{"Semaphore of limit 1", measure.Ours, slots(1), false},
@@ -60,7 +60,7 @@ func Alone(s *server.Server) (contenders []measure.Contender, end func(), err er
 			f()
 		}
 	}
-	for _, e := range entries() {
+	for _, e := range lines() {
 		if !e.alone {
 			continue
 		}

@@ -20,9 +20,9 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 		err := client.Ping(ctx).Err()
 		return err == nil, err
 	}
-	all := make([]contests, len(entries()))
+	all := make([]contests, len(lines()))
 	locks := make([][]acquire, len(all))
-	for i, e := range entries() {
+	for i, e := range lines() {
 		all[i].Contender = measure.Contender{Name: e.name, Kind: e.kind}
 		for range Clients {
 			lock, end, err := e.make(s)

@@ -25,8 +25,8 @@ import (
 // client.
 type build func(limit int) (http.Handler, error)
 
-// entry is a line of the tables.
-type entry struct {
+// line is a line of the tables.
+type line struct {
 	framework, name string
 	kind            measure.Kind
 	build           build
@@ -88,8 +88,8 @@ func echov5Server(g *nethttp.Guard) http.Handler {
 }
 
 // headgate is each framework bare, behind a guard that keeps no state, and behind one that counts addresses in memory.
-func headgate() []entry {
-	var all []entry
+func headgate() []line {
+	var all []line
 	for _, f := range []struct {
 		name   string
 		server server
@@ -98,14 +98,14 @@ func headgate() []entry {
 		{"echo v4", echov4Server}, {"echo v5", echov5Server},
 	} {
 		all = append(all,
-			entry{f.name, "bare", measure.Floor, func(int) (http.Handler, error) { return f.server(nil), nil }},
-			entry{f.name, "Headgate, Unlimited", measure.Ours, func(limit int) (http.Handler, error) {
+			line{f.name, "bare", measure.Floor, func(int) (http.Handler, error) { return f.server(nil), nil }},
+			line{f.name, "Headgate, Unlimited", measure.Ours, func(limit int) (http.Handler, error) {
 				if limit < outOfReach {
 					return nil, errUnlimited
 				}
 				return guarded(core.Unlimited{}, f.server)
 			}},
-			entry{f.name, "Headgate, TokenBucket in memory", measure.Ours, func(limit int) (http.Handler, error) {
+			line{f.name, "Headgate, TokenBucket in memory", measure.Ours, func(limit int) (http.Handler, error) {
 				return guarded(core.PerHour(int64(limit)), f.server)
 			}},
 		)

@@ -27,7 +27,7 @@ func loopback(ctx context.Context, plan measure.Plan) (t report.Table, wrong, er
 	client := &http.Client{Transport: transport}
 	var driver measure.Driver
 	var bare measure.Do
-	for _, e := range entries() {
+	for _, e := range lines() {
 		h, err := e.build(outOfReach)
 		if err != nil {
 			return t, nil, fmt.Errorf("make %s of %s: %w", e.name, e.framework, err)
@@ -48,7 +48,7 @@ func loopback(ctx context.Context, plan measure.Plan) (t report.Table, wrong, er
 			return response.StatusCode == http.StatusOK, err
 		}
 		if e.name == "bare" {
-			bare = do // entries begins each framework with it
+			bare = do // lines begins each framework with it
 		}
 		load := measure.Load{Workers: loopbackCallers, Keys: 1, Slice: plan.Slice, Untimed: true}
 		results, err := driver.Rounds(ctx, plan.Rounds, load, bare,

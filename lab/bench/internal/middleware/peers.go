@@ -32,8 +32,8 @@ import (
 var errUnlimited = errors.New("it has no limit")
 
 // peers is other middleware with its defaults, by the client's address, in memory.
-func peers() []entry {
-	return []entry{
+func peers() []line {
+	return []line{
 		{"net/http", "two fields and a value of the context", measure.Floor, func(limit int) (http.Handler, error) {
 			if limit < outOfReach {
 				return nil, errUnlimited

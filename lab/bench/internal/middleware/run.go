@@ -13,10 +13,10 @@ import (
 	"github.com/headgate/headgate/lab/bench/internal/report"
 )
 
-func entries() []entry {
+func lines() []line {
 	all := append(headgate(), peers()...)
 	order := []string{"net/http", "chi", "gin", "echo v4", "echo v5"}
-	slices.SortStableFunc(all, func(a, b entry) int {
+	slices.SortStableFunc(all, func(a, b line) int {
 		return slices.Index(order, a.framework) - slices.Index(order, b.framework)
 	})
 	return all
@@ -55,7 +55,7 @@ func overhead(ctx context.Context, plan measure.Plan) (t report.Table, wrong, er
 			"the client's address, and tell the client of it as they do by default.",
 		Columns: []string{"framework", "", "ns", "above bare", "allocs", "above bare", "bytes above bare"},
 	}
-	all := entries()
+	all := lines()
 	bare := make(map[string]measure.Do)
 	var contenders []measure.Contender
 	for _, e := range all {
@@ -107,7 +107,7 @@ func refusals() (report.Table, error) {
 		Columns: []string{"framework", "", "status", "Retry-After", "other headers about it", "content type", "body"},
 	}
 	var wrong error
-	for _, e := range entries() {
+	for _, e := range lines() {
 		h, err := e.build(1)
 		if e.name == "bare" || err != nil {
 			continue
