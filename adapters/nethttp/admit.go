@@ -30,28 +30,22 @@ func (g *Guard) Admit(r *http.Request) *Exchange {
 // admit decides, and tells nobody yet.
 func (g *Guard) admit(r *http.Request) *Exchange {
 	x := open(g, r)
-	if x.guard.plain {
-		x.decide(r)
-		return x
-	}
-	if err := g.Check(); err != nil {
-		x.status, x.err = http.StatusInternalServerError, err
-		return x
-	}
-	switch {
-	case g.cfg.Skip != nil && g.cfg.Skip(r):
+	switch cfg := &x.guard.cfg; {
+	case x.guard == noGuard:
+		x.status, x.err = http.StatusInternalServerError, errInvalidGuard
+	case cfg.Skip != nil && cfg.Skip(r):
 		x.decision.Allowed, x.skipped = true, true
-	case g.cfg.Deny != nil && g.cfg.Deny(r):
+	case cfg.Deny != nil && cfg.Deny(r):
 		x.refuse(http.StatusForbidden)
 	default:
 		x.decide(r)
-		if again := g.cfg.Reconsider; again != nil && x.deniedByRule() && again(r, &x.Admission) {
+		if cfg.Reconsider != nil && x.deniedByRule() && cfg.Reconsider(r, &x.Admission) {
 			write := x.write
 			x = open(g, r)
 			x.write = write
 			x.decide(r)
 		}
-		if len(g.blocks) > 0 && x.deniedByRule() {
+		if len(x.blockKeys) > 0 && x.deniedByRule() {
 			x.strike(r)
 		}
 	}

@@ -23,7 +23,6 @@ type Guard struct {
 	settles    bool // something depends on the response, or is held until there is one
 	follows    bool // a rule has a Then
 	beside     bool // there are blocks or caps, requests may wait, or their bodies are read
-	plain      bool // the rules alone decide every request, and once
 	needsExtra bool // requests write into an extra of their own
 }
 
@@ -65,7 +64,6 @@ func NewGuard(cfg Config) (*Guard, error) {
 func (g *Guard) foresee() {
 	cfg := &g.cfg
 	g.beside = len(g.blocks) > 0 || cfg.Slot != nil || cfg.MaxDelay > 0 || cfg.Background != nil || g.readsBody()
-	g.plain = !g.beside && cfg.Skip == nil && cfg.Deny == nil && cfg.Reconsider == nil
 	g.needsExtra = g.beside || g.settles || g.follows || cfg.Scope != nil || cfg.Plan != nil || cfg.Reconsider != nil
 }
 
