@@ -21,9 +21,6 @@ const (
 	AbortDrain
 )
 
-// String returns "stop" or "drain".
-func (a Abort) String() string { return nameOf([]string{"stop", "drain"}, int(a)) }
-
 // errDrained is the cause with which the handler's context ends when the client has left and the
 // response takes longer than Config.DrainFor.
 var errDrained = errors.New("llm: the response was read on for too long")

@@ -114,11 +114,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func TestEnumerationsHaveNames(t *testing.T) {
-	gatetest.Names(t, llm.UnknownModelRefuse, llm.UnknownModelDearest, llm.UnknownModel(9))
-	gatetest.Names(t, llm.StatedCostIgnore, llm.StatedCostTrust, llm.StatedCost(9))
-	gatetest.Names(t, llm.OverrunDebt, llm.OverrunEnd, llm.Overrun(9))
-	gatetest.Names(t, llm.AbortStop, llm.AbortDrain, llm.Abort(9))
+func TestOutcomesAndFormatsHaveNames(t *testing.T) {
 	gatetest.Names(t, llm.OutcomeReported, llm.OutcomeFailed, llm.OutcomeCut, llm.OutcomeUnreported, llm.OutcomeLeft, llm.Outcome(9))
 	gatetest.Names(t, llm.FormatOpenAIChat, llm.FormatGemini, llm.Format{})
 }

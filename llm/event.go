@@ -1,6 +1,10 @@
 package llm
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/internal/series"
+)
 
 // ResponseEvent is what became of an admitted request, or of one whose client left before it was
 // admitted. Config.Observe receives a pointer to it. It is valid until Observe returns.
@@ -50,13 +54,5 @@ const (
 
 // String returns the outcome in one lower-case word.
 func (o Outcome) String() string {
-	return nameOf([]string{"reported", "failed", "cut", "unreported", "left"}, int(o))
-}
-
-// nameOf returns the name of a value of an enumeration.
-func nameOf(names []string, value int) string {
-	if value < len(names) {
-		return names[value]
-	}
-	return "unknown"
+	return series.NameOf([]string{"reported", "failed", "cut", "unreported", "left"}, int(o))
 }

@@ -33,9 +33,6 @@ const (
 	UnknownModelDearest
 )
 
-// String returns "refuse" or "dearest".
-func (u UnknownModel) String() string { return nameOf([]string{"refuse", "dearest"}, int(u)) }
-
 // StatedCost decides about a bill that the server states, as OpenRouter, xAI and Perplexity do.
 type StatedCost uint8
 
@@ -45,6 +42,3 @@ const (
 	// StatedCostTrust charges what the server states, rounded up, in place of the Tariff.
 	StatedCostTrust
 )
-
-// String returns "ignore" or "trust".
-func (s StatedCost) String() string { return nameOf([]string{"ignore", "trust"}, int(s)) }

@@ -18,9 +18,6 @@ const (
 	OverrunEnd
 )
 
-// String returns "debt" or "end".
-func (o Overrun) String() string { return nameOf([]string{"debt", "end"}, int(o)) }
-
 // endings are the messages of the errors that end a stream early, by their codes.
 var endings = map[string]string{
 	"insufficient_quota":  "The budget is spent, and the stream ends here.",

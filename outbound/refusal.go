@@ -28,11 +28,6 @@ const (
 	ReasonSpent                // money or a quota is used up: nothing waits, and BusyError.Spent is set
 )
 
-var reasons = [...]string{"none", "slow", "loaded", "spent"}
-
-// String returns the reason in one lower-case word.
-func (r Reason) String() string { return reasons[min(int(r), len(reasons)-1)] }
-
 // Scope is whom a refusal concerns.
 type Scope uint8
 
@@ -42,11 +37,6 @@ const (
 	ScopeRoute                   // the route of Config.Route; without a route nothing cools
 	ScopeRequest                 // the request alone: nothing cools, and waiting does not help
 )
-
-var scopes = [...]string{"model", "credential", "route", "request"}
-
-// String returns the scope in one lower-case word.
-func (s Scope) String() string { return scopes[min(int(s), len(scopes)-1)] }
 
 // read returns what a response tells. The head is the beginning of its body if its status may refuse.
 func (t *Transport) read(res *http.Response, head []byte) signal.Signal {

@@ -68,9 +68,6 @@ const (
 	OnFailureRefuse
 )
 
-// String returns "default" or "refuse".
-func (f OnFailure) String() string { return nameOf([]string{"default", "refuse"}, int(f)) }
-
 const (
 	defaultTenants = 100_000
 	maxTenants     = 100_000_000

@@ -1,5 +1,7 @@
 package plans
 
+import "github.com/headgate/headgate/internal/series"
+
 // Op is what an Event reports.
 type Op uint8
 
@@ -20,7 +22,7 @@ const (
 var ops = []string{"none", "reload", "resolve", "follow", "override"}
 
 // String returns the operation in lower-case words.
-func (o Op) String() string { return nameOf(ops, int(o)) }
+func (o Op) String() string { return series.NameOf(ops, int(o)) }
 
 // Event is what happened in a Book. Config.Observe receives a pointer to it, which is valid until
 // it returns.
@@ -32,11 +34,3 @@ type Event struct {
 
 // EventName returns the name of the operation.
 func (e *Event) EventName() string { return e.Op.String() }
-
-// nameOf returns the name of a value of an enumeration.
-func nameOf(names []string, value int) string {
-	if value < len(names) {
-		return names[value]
-	}
-	return "unknown"
-}
