@@ -285,10 +285,8 @@ func (g *Gate) giveTo(ctx context.Context, asked Charge, units int64) (given int
 		change = algorithm.Give
 	}
 	before := step(algorithm.Peek, algorithm.Cost{})
-	for _, cost := range algorithm.Debt(limit, max(units, -units)) {
-		if cost != (algorithm.Cost{}) {
-			step(change, cost)
-		}
+	if units != 0 {
+		step(change, algorithm.Debt(limit, max(units, -units)))
 	}
 	after := step(algorithm.Peek, algorithm.Cost{})
 	if err := g.send(g.bound(ctx), ops); err != nil {

@@ -52,7 +52,7 @@ func (c *charge) correct(units int64) {
 	}
 	k.Whole = algorithm.Debt(c.Limit, units)
 	if k.Refund = c.Spent > units; k.Refund {
-		k.By[0] = algorithm.Back(spent, c.Limit, c.Spent-units)
+		k.By = algorithm.Back(spent, c.Limit, c.Spent-units)
 	} else {
 		k.By = algorithm.Debt(c.Limit, units-c.Spent)
 	}
@@ -67,25 +67,19 @@ func correctionOf(c *request.Charge) *algorithm.Correction {
 	}
 }
 
-// corrections refunds or forces each charge. Two charges of one state are in two requests. There is
-// no request for a refund that is rounded down to nothing.
+// corrections refunds or forces each charge. There is no request for a refund that is rounded down to
+// nothing.
 func corrections(charges []*request.Charge) []request.Request {
-	requests := []request.Request{
-		{Op: algorithm.Give},
-		{Op: algorithm.Force},
-		{Op: algorithm.Force},
-	}
+	requests := []request.Request{{Op: algorithm.Force}, {Op: algorithm.Give}}
 	for _, c := range charges {
-		first := 1
+		to := &requests[0].Charges
 		if c.Correction.Refund {
-			first = 0
+			to = &requests[1].Charges
 		}
-		for i, cost := range c.Correction.By {
-			if cost != (algorithm.Cost{}) {
-				part := *c
-				part.Cost = cost
-				requests[first+i].Charges = append(requests[first+i].Charges, &part)
-			}
+		if by := c.Correction.By; by != (algorithm.Cost{}) {
+			corrected := *c
+			corrected.Cost = by
+			*to = append(*to, &corrected)
 		}
 	}
 	return slices.DeleteFunc(requests, func(r request.Request) bool { return len(r.Charges) == 0 })
@@ -115,7 +109,7 @@ func (g *Gate) giveBack(ctx context.Context, p *inquiry, requests []request.Requ
 				k := correctionOf(c)
 				k.Held = true
 				k.Refund = true
-				k.By[0] = back.Cost
+				k.By = back.Cost
 				back.Correction = k
 				ends.Charges = append(ends.Charges, &back)
 			} else {

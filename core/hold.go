@@ -202,7 +202,7 @@ func (r *Reservation) end(ctx context.Context, part *unsettled) error {
 		})
 		for _, c := range part.charges {
 			// A hold that is gone was settled, because it has not ended yet.
-			c.Correction.Whole = [2]algorithm.Cost{}
+			c.Correction.Whole = algorithm.Cost{}
 		}
 	case ended != 0 && !part.doubtful:
 		r.gate.tellReservation(ctx, OpHoldExpired, nil, 0)

@@ -34,7 +34,7 @@ func (c *Charge) atLeast(now int64) (missing int64, changed bool) {
 	used := q.Read(q.Reply(c.State, Cost{}, nil), Cost{}, 0).Used
 	missing = max(0, k.Units-used)
 	q = QuotaOf(q.Raised(max(0, k.Units-q.Capacity()), nil)) // nothing is dropped or owed
-	changed = c.force(now, q, missing) || changed
+	changed = c.force(now, q, q.Cost(missing)) || changed
 	if k.Seeds != SeedsNot {
 		a.seeded = q.ends(c.State, now)
 	}
@@ -57,15 +57,5 @@ func (c *Charge) correct(now int64) (verdict int64, changed bool) {
 	if k.Units < 0 {
 		changed = c.give(now, q.Cost(-k.Units), AnyReceipt)
 	}
-	return 1, c.force(now, q, k.Units) || changed
-}
-
-// force charges units, whether they fit or not. It reports whether there are any.
-func (c *Charge) force(now int64, q Quota, units int64) bool {
-	if units <= 0 {
-		return false
-	}
-	q.Find(c.State, now)
-	q.Commit(c.State, q.Cost(units), Terms{Operation: Force})
-	return true
+	return 1, c.force(now, q, q.Cost(max(0, k.Units))) || changed
 }

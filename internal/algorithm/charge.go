@@ -53,17 +53,16 @@ func (k *Kept) Expires() int64 {
 	return max(k.Holds.Expires(), k.Adjustments.Expires())
 }
 
-// Debt returns the costs of n units that are charged whether they fit or not. A log, a sliding window
-// and a block charge up to twice the limit, in steps of at most the limit.
-func Debt(l Limit, n int64) [2]Cost {
+// Debt returns the cost of n units that are charged whether they fit or not. A log, a sliding window
+// and a block charge at most twice the limit.
+func Debt(l Limit, n int64) Cost {
 	switch l := l.(type) {
 	case *FixedWindow, *Period:
-		return [2]Cost{l.Cost(n)}
+		return l.Cost(n)
 	case *TokenBucket:
-		return [2]Cost{l.exact(n)}
+		return l.exact(n)
 	}
-	capacity := l.Capacity()
-	return [2]Cost{l.Cost(min(n, capacity)), l.Cost(max(0, min(n, 2*capacity)-capacity))}
+	return Cost{min(n, 2*l.Capacity()), 0}
 }
 
 // Back returns the cost of n units that were charged under the limit spent and are refunded under

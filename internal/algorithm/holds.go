@@ -71,15 +71,15 @@ const (
 	entriesPerHold = 20
 )
 
-// Correction is what a settled charge becomes. Costs that a state may not take in one step are in
-// two parts.
+// Correction is what a settled charge becomes.
 type Correction struct {
 	Held        bool
 	Units       int64
 	Spent       Cost // of the units, when they were charged
 	Denominator int64
 	Refund      bool // By is given back; otherwise it is charged
-	By, Whole   [2]Cost
+	By          Cost
+	Whole       Cost // is charged if the hold has ended
 }
 
 func compareHolds(a, b Hold) int {

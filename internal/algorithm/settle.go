@@ -53,6 +53,16 @@ func (c *Charge) give(now int64, cost Cost, receipt int64) (changed bool) {
 	return c.Limit.Give(c.State, cost, receipt) || changed
 }
 
+// force charges a cost under a limit, whether it fits or not. It reports whether there is any.
+func (c *Charge) force(now int64, l Limit, cost Cost) bool {
+	if cost == (Cost{}) {
+		return false
+	}
+	l.Find(c.State, now)
+	l.Commit(c.State, cost, Terms{Operation: Force})
+	return true
+}
+
 // keep holds what was charged, if that is asked for.
 func (c *Charge) keep(now, receipt int64) {
 	if c.HoldFor > 0 && c.Hold != "" && receipt != 0 {
@@ -74,16 +84,9 @@ func (c *Charge) settle(now int64) (ended, changed bool) {
 		}
 	}
 	if c.Correction.Refund && !ended {
-		return ended, c.give(now, by[0], c.Receipt)
+		return ended, c.give(now, by, c.Receipt)
 	}
-	for _, cost := range by {
-		if cost != (Cost{}) {
-			c.Limit.Find(c.State, now)
-			c.Limit.Commit(c.State, cost, Terms{Operation: Force})
-			changed = true
-		}
-	}
-	return ended, changed
+	return ended, c.force(now, c.Limit, by)
 }
 
 // renew prolongs the hold of a charge. It reports whether the hold had ended before.

@@ -71,7 +71,7 @@ func (b *batch) holds(r *request.Request) {
 		b.int(c.Receipt())
 		if r.Op == algorithm.Settle {
 			b.flag(k.Refund)
-			for _, cost := range [...]algorithm.Cost{k.By[0], k.By[1], k.Whole[0], k.Whole[1]} {
+			for _, cost := range [...]algorithm.Cost{k.By, k.Whole} {
 				b.int(cost.Whole)
 				b.int(cost.Fraction)
 			}

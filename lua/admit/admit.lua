@@ -27,8 +27,7 @@
 --        for "settle" 0 if it is not held; what was charged, as "units denominator whole part"; the
 --        index of its receipt in the reply, for "settle" and "renew" the receipt; for "settle" also 1 if
 --        something is given back, otherwise 0; what is given back, or charged as "force" does, as
---        whole and part, two times; what is charged if the hold has ended, as whole and part, two
---        times.
+--        whole and part; what is charged if the hold has ended, as whole and part.
 --        Adjustments: the operation, or an empty text to decide; the number of charges that may have
 --        some; for each of these: index of its limit in ARGV, index of its adjustments in KEYS, 1 if
 --        it is to be seeded before it is charged. No two of them have one limit. Then of the
@@ -76,7 +75,7 @@ local split = tail - 1 - count - adjusted - slots
 local argv, holds = slice(ARGV, 1, split), slice(ARGV, split + 1, split + count)
 local adjustments = slice(ARGV, split + count + 1, split + count + adjusted)
 local keys, operation, id = slice(KEYS, 1, ARGV[tail] + 0), holds[1], holds[2]
-local from, stride = 3, operation == 'settle' and 15 or 6
+local from, stride = 3, operation == 'settle' and 11 or 6
 
 if argv[3] ~= '0' and (now < argv[2] + 0 or now >= argv[3] + 0) then
   return {-1, now}

@@ -103,17 +103,13 @@ local function settle()
         local total = total_of(holds[at + 1] + 0, holds[at + 5])
         ended[#ended + 1] = {KEYS[holds[at + 2] + 0], {member}, {[total] = units_of(at)}}
       else
-        verdict, part = verdict + bit, at + 11
+        verdict, part = verdict + bit, at + 9
       end
     end
     if holds[at + 6] == '1' and part == at + 7 then
       requests[#requests + 1] = {'give', 1, 1, '0', holds[at], holds[at + 1], holds[part], holds[part + 1], holds[at + 5]}
-    else
-      for p = part, part + 2, 2 do
-        if holds[p] ~= '0' or holds[p + 1] ~= '0' then
-          requests[#requests + 1] = {'force', 1, 1, '0', holds[at], holds[at + 1], holds[p], holds[p + 1]}
-        end
-      end
+    elseif holds[part] ~= '0' or holds[part + 1] ~= '0' then
+      requests[#requests + 1] = {'force', 1, 1, '0', holds[at], holds[at + 1], holds[part], holds[part + 1]}
     end
     bit = bit * 2
   end
