@@ -263,7 +263,7 @@ func (g *Gate) giveTo(ctx context.Context, asked Charge, units int64) (given int
 	}
 	limit := from.current()
 	switch limit.(type) {
-	case *algorithm.TokenBucket, *algorithm.FixedWindow, *algorithm.Period:
+	case *algorithm.TokenBucket, *algorithm.FixedWindow:
 	default:
 		return 0, fmt.Errorf("%w: units under %s cannot be given back: its limit is no TokenBucket, "+
 			"LeakyBucket, FixedWindow or Calendar", ErrCharge, asked.Policy.name)

@@ -193,7 +193,7 @@ func (b *Blocklist) All(ctx context.Context) iter.Seq2[BlockedKey, error] {
 			return
 		}
 		more := true
-		suffix := ":" + b.policy.name + ":" + (*algorithm.Block)(nil).Tag()
+		suffix := ":" + b.policy.name + ":" + algorithm.BlockTag
 		err := b.gate.store.Scan(ctx, suffix, func(path, value string, now int64) bool {
 			if until, ok := algorithm.BlockedUntil(value); ok && until > now {
 				rest := time.Duration(until-now) * time.Microsecond

@@ -86,14 +86,17 @@ type Limit interface {
 	Read(reply []int64, charged Cost, n int64) Reading
 }
 
-// Periodic is a limit that holds for one period. Its other methods are valid in that period.
-type Periodic interface {
-	Limit
-	// Period returns when the limit holds, in microseconds, the end excluded.
-	Period() (from, until int64)
-	// At returns the limit that holds at now.
-	At(now int64) Limit
+// traits are what the limits of one algorithm say of themselves. Each limit embeds them.
+type traits struct {
+	tag, script string
+	fields      int
+	denominator int64
 }
+
+func (t *traits) Tag() string        { return t.tag }
+func (t *traits) Script() string     { return t.script }
+func (t *traits) Fields() int        { return t.fields }
+func (t *traits) Denominator() int64 { return t.denominator }
 
 // State is one key's state.
 type State interface {
@@ -103,8 +106,8 @@ type State interface {
 	Empty() bool
 	// Value returns the state as the script stores it.
 	Value() string
-	// Spent returns the used part of the limit at now, as of the last Find: 0 for an untouched key,
-	// at least 1 for an exhausted one.
+	// Spent returns the used part of the limit at now, before the state expires, as of the last Find:
+	// 0 for an untouched key, at least 1 for an exhausted one.
 	Spent(now int64) float64
 }
 

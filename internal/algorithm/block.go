@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// BlockTag is the Tag of every Block.
+const BlockTag = "bl1"
+
 // MaxStrikes is the largest number of strikes of a Block.
 const MaxStrikes = 100
 
@@ -17,6 +20,7 @@ const MaxStrikes = 100
 // a cost is no fraction: see ByHand and Since. A block has a reason, a number from 0 to 9, which
 // the block that ends last has stated.
 type Block struct {
+	traits
 	strikes int64
 	within  int64 // microseconds, as all below
 	first   int64
@@ -39,14 +43,11 @@ func NewBlock(strikes int64, within, first, most, forgive time.Duration) (*Block
 		return nil, err
 	}
 	return &Block{
+		traits{tag: BlockTag, script: "block", fields: 7, denominator: MaxUnits},
 		strikes, within.Microseconds(), first.Microseconds(), most.Microseconds(), forgive.Microseconds(),
 	}, nil
 }
 
-func (b *Block) Tag() string           { return "bl1" }
-func (b *Block) Script() string        { return "block" }
-func (b *Block) Fields() int           { return 7 }
-func (b *Block) Denominator() int64    { return MaxUnits }
 func (b *Block) Cost(n int64) Cost     { return Cost{min(n, b.strikes), 0} }
 func (b *Block) Capacity() int64       { return b.strikes }
 func (b *Block) Window() time.Duration { return micros(b.first) }
@@ -123,10 +124,7 @@ func BlockedUntil(value string) (until int64, ok bool) {
 }
 
 func (s *block) Spent(now int64) float64 {
-	switch {
-	case now >= s.expires:
-		return 0
-	case s.kept.until > now:
+	if s.kept.until > now {
 		return 1
 	}
 	return float64(len(s.kept.strikes)) / float64(s.limit)

@@ -34,16 +34,9 @@ func densest(all []admitted, width int64) (most int64) {
 	return most
 }
 
-func current(l Limit, now int64) Limit {
-	if p, ok := l.(Periodic); ok {
-		return p.At(now)
-	}
-	return l
-}
-
 // try charges n units if they fit.
 func try(l Limit, s State, now, n int64) (receipt int64, ok bool) {
-	l = current(l, now)
+	l = At(l, now)
 	l.Find(s, now)
 	c := l.Cost(n)
 	if !l.Fits(s, c, Terms{}) {
@@ -260,7 +253,7 @@ func someTime(t *rapid.T, l Limit) int64 {
 
 // someUnits draws a number of units: few, many, or all that remain.
 func someUnits(t *rapid.T, l Limit, s State, now int64) int64 {
-	l = current(l, now)
+	l = At(l, now)
 	l.Find(s, now)
 	left := l.Read(l.Reply(s, Cost{}, nil), Cost{}, 0).Remaining
 	return rapid.OneOf(rapid.Just(max(1, left)), rapid.Int64Range(1, max(1, min(3, left))), rapid.Int64Range(1, l.Capacity())).Draw(t, "n")
@@ -268,11 +261,11 @@ func someUnits(t *rapid.T, l Limit, s State, now int64) int64 {
 
 // keeps fails the test if l admitted more than its bound in any window or period.
 func keeps(t *rapid.T, l Limit, width, bound int64, all []admitted) {
-	switch l := l.(type) {
-	case *Period:
+	switch _, until := Period(l); {
+	case until > 0:
 		sums := map[int64]int64{}
 		for _, a := range all {
-			from, _ := l.At(a.at).(*Period).Period()
+			from, _ := Period(At(l, a.at))
 			if sums[from] += a.units; sums[from] > bound {
 				t.Fatalf("%d of %d in a period: %+v", sums[from], bound, all)
 			}

@@ -38,32 +38,28 @@ type Calendar struct {
 	anchor time.Time // of anchorOf; zero if periods start where the calendar's do
 	tag    string
 
-	current atomic.Pointer[Period]
+	current atomic.Pointer[FixedWindow]
 }
 
 // NewCalendar validates a limit for each period of a calendar in a time zone. Periods begin at the
 // anchor and every unit after and before it. If anchor is zero, they begin where the calendar's do.
 // now is a first guess of the time. NewCalendar returns every fault at once.
 func NewCalendar(limit int64, every Unit, in *time.Location, anchor, now time.Time) (*Calendar, error) {
-	var errs []error
-	if every < Minute || every > Year {
-		errs = append(errs, &Fault{"Every", fmt.Sprintf("is %d: it must be "+
-			"PeriodMinute, PeriodHour, PeriodDay, PeriodWeek, PeriodMonth or PeriodYear", every)})
-	}
-	if in == nil {
-		errs = append(errs, &Fault{"In", "is nil: it must be a time zone, such as time.UTC"})
-	}
-	if !anchor.IsZero() && (anchor.Year() < 1900 || anchor.Year() > 2200) {
-		errs = append(errs, &Fault{"Anchor", fmt.Sprintf(
-			"is in the year %d: it must be between 1900 and 2200", anchor.Year())})
-	}
-	if err := errors.Join(append(errs, checkLimit("Limit", limit, MaxCount))...); err != nil {
+	if err := errors.Join(
+		faultIf(every < Minute || every > Year, "Every", "is %d: it must be "+
+			"PeriodMinute, PeriodHour, PeriodDay, PeriodWeek, PeriodMonth or PeriodYear", every),
+		faultIf(in == nil, "In", "is nil: it must be a time zone, such as time.UTC"),
+		faultIf(!anchor.IsZero() && (anchor.Year() < 1900 || anchor.Year() > 2200), "Anchor",
+			"is in the year %d: it must be between 1900 and 2200", anchor.Year()),
+		checkLimit("Limit", limit, MaxCount),
+	); err != nil {
 		return nil, err
 	}
 	c := &Calendar{limit: limit, every: every, in: in}
 	if !anchor.IsZero() {
 		c.anchor = anchorOf(every, anchor.In(in))
 	}
+	// Periods of different units, zones and anchors are unrelated.
 	c.tag = "ca2" + string("-mhdwMy"[every])
 	if in != time.UTC || !c.anchor.IsZero() {
 		h := fnv.New64a()
@@ -103,7 +99,7 @@ func anchorOf(every Unit, at time.Time) time.Time {
 }
 
 // Current returns the limit of the period that was asked for last.
-func (c *Calendar) Current() *Period { return c.current.Load() }
+func (c *Calendar) Current() *FixedWindow { return c.current.Load() }
 
 // share returns a calendar with the n-th part of the limit, at least 1.
 func (c *Calendar) share(n int64) *Calendar {
@@ -114,7 +110,7 @@ func (c *Calendar) share(n int64) *Calendar {
 
 // at returns the period at now and makes it the current one. Calls for the current period return
 // the same pointer.
-func (c *Calendar) at(now int64) *Period {
+func (c *Calendar) at(now int64) *FixedWindow {
 	before := c.current.Load()
 	if before != nil && before.start <= now && now < before.finish {
 		return before
@@ -125,43 +121,29 @@ func (c *Calendar) at(now int64) *Period {
 }
 
 // make returns the period at now.
-func (c *Calendar) make(now int64) *Period {
+func (c *Calendar) make(now int64) *FixedWindow {
 	start, finish := c.period(now)
-	return &Period{FixedWindow{limit: c.limit, width: finish - start, calendar: c}, start, finish}
+	return &FixedWindow{
+		traits: windowTraits(c.tag), limit: c.limit, width: finish - start,
+		calendar: c, start: start, finish: finish,
+	}
 }
 
-// Period is a calendar's limit in one of its periods.
-type Period struct {
-	FixedWindow
-	start, finish int64 // microseconds since 1970
+// Period returns the calendar's period in which a limit holds, the end excluded, in microseconds since
+// 1970. It returns 0 and 0 if the limit always holds.
+func Period(l Limit) (from, until int64) {
+	if f, ok := l.(*FixedWindow); ok {
+		return f.start, f.finish
+	}
+	return 0, 0
 }
 
-var _ Periodic = (*Period)(nil)
-
-// Tag differs for each unit, zone and anchor, because their periods are unrelated.
-func (p *Period) Tag() string { return p.calendar.tag }
-
-// Period returns when the period starts and ends.
-func (p *Period) Period() (from, until int64) { return p.start, p.finish }
-
-// At returns the limit of the period at now.
-func (p *Period) At(now int64) Limit { return p.calendar.at(now) }
-
-// Share returns the same period with a smaller limit.
-func (p *Period) Share(n int64) Limit { return p.calendar.share(n).at(p.start) }
-
-// Parameters implements Limit.
-func (p *Period) Parameters(args []int64) []int64 {
-	return append(args, 0, p.limit, 0, p.start, p.finish, p.calendar.every.mean())
-}
-
-// Find implements Limit.
-func (p *Period) Find(st State, now int64) (changed bool) {
-	s := st.(*window)
-	s.begins(now, &p.FixedWindow, p.calendar.every.mean())
-	s.spare = 1
-	s.found = s.kept
-	return s.enter(p.start, p.finish)
+// At returns the limit that holds at now, which is l unless that is of a calendar.
+func At(l Limit, now int64) Limit {
+	if f, ok := l.(*FixedWindow); ok && f.calendar != nil {
+		return f.calendar.at(now)
+	}
+	return l
 }
 
 // period returns the period at now, in microseconds since 1970.
@@ -302,14 +284,4 @@ func instant(year int, month time.Month, day int, clock time.Time, in *time.Loca
 		return after
 	}
 	return time.UnixMicro(change(in, before.UnixMicro(), before.Add(-36*time.Hour).UnixMicro())).In(in)
-}
-
-// Raised implements Quota.
-func (p *Period) Raised(units int64, raises Raises) Limit {
-	if units == 0 {
-		return p
-	}
-	raised := *p
-	raised.raise(units, raises)
-	return &raised
 }

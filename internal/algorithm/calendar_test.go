@@ -64,11 +64,11 @@ func TestPeriodsOfZones(t *testing.T) {
 
 func checkPeriod(t *testing.T, c *Calendar, name, at, start, finish string) {
 	t.Helper()
-	from, until := c.Current().Period()
+	from, until := Period(c.Current())
 	if from != utc(start).UnixMicro() || until != utc(finish).UnixMicro() {
 		t.Errorf("%s, unit %d, at %s: from %v until %v", name, c.every, at, time.UnixMicro(from).UTC(), time.UnixMicro(until).UTC())
 	}
-	_, after := c.at(until).Period()
+	_, after := Period(c.at(until))
 	if next := from + c.at(from).next([]int64{0, until - from, 0, until}, 2); next != after {
 		t.Errorf("%s, unit %d, at %s: the next ends at %v, not %v", name, c.every, at, next, after)
 	}
@@ -178,11 +178,11 @@ func TestPeriodsFollowTheTime(t *testing.T) {
 	c := must(NewCalendar(5, Day, zone("Europe/Berlin"), time.Time{}, utc("2025-03-30")))
 	for _, at := range []string{"2025-03-30", "2024-02-29", "2100-01-01", "2025-03-29T22:59:59.999999", "2025-03-29T23:00"} {
 		now := utc(at).UnixMicro()
-		p := c.Current().At(now).(*Period)
-		if from, until := p.Period(); from > now || now >= until || c.Current() != p || c.at(now) != p {
+		p := At(c.Current(), now).(*FixedWindow)
+		if from, until := Period(p); from > now || now >= until || c.Current() != p || c.at(now) != p {
 			t.Errorf("from %d until %d at %d", from, until, now)
 		}
-		if from, until := p.Share(2).(*Period).Period(); p.Share(2).Capacity() != 2 || from != p.start || until != p.finish {
+		if from, until := Period(p.Share(2)); p.Share(2).Capacity() != 2 || from != p.start || until != p.finish {
 			t.Errorf("a share is from %d until %d at %d", from, until, now)
 		}
 	}
@@ -225,7 +225,7 @@ func TestHoursAtTheEndOfALeapYear(t *testing.T) {
 	} {
 		for now := utc("2028-12-29T00:10"); now.Before(utc("2029-01-03T00:00")); now = now.Add(10 * time.Minute) {
 			c := must(NewCalendar(5, Hour, z.in, time.Time{}, now))
-			from, until := c.Current().Period()
+			from, until := Period(c.Current())
 			if at := now.UnixMicro(); from > at || at >= until || until-from != time.Hour.Microseconds() {
 				t.Fatalf("%s: the hour of %v is from %v to %v", z.name, now.In(z.in), time.UnixMicro(from).In(z.in), time.UnixMicro(until).In(z.in))
 			}

@@ -57,7 +57,7 @@ func (k *Kept) Expires() int64 {
 // and a block charge at most twice the limit.
 func Debt(l Limit, n int64) Cost {
 	switch l := l.(type) {
-	case *FixedWindow, *Period:
+	case *FixedWindow:
 		return l.Cost(n)
 	case *TokenBucket:
 		return l.exact(n)

@@ -36,12 +36,7 @@ func (l *SlidingLog) NewState() State { return new(entries) }
 
 func (s *entries) Expires() int64 { return s.expires }
 
-func (s *entries) Spent(now int64) float64 {
-	if now >= s.expires {
-		return 0
-	}
-	return s.spent
-}
+func (s *entries) Spent(int64) float64 { return s.spent }
 
 func (s *entries) Empty() bool { return s.kept == len(s.all) }
 

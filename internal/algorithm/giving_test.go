@@ -16,7 +16,7 @@ func honest(t interface {
 }, l Limit, s State, now int64, wait time.Duration, n int64) {
 	t.Helper()
 	fits := func(after int64) bool {
-		s, l := clone(s), current(l, now+after)
+		s, l := clone(s), At(l, now+after)
 		l.Find(s, now+after)
 		return l.Fits(s, l.Cost(n), Terms{})
 	}
@@ -56,7 +56,7 @@ func TestReadingsAreExact(t *testing.T) {
 			}
 			n = someUnits(t, l, s, now)
 			honest(t, l, s, now, reading(l, s, now, n).RetryAfter, n)
-			r, held := reading(l, s, now, 0), current(l, now)
+			r, held := reading(l, s, now, 0), At(l, now)
 			if log, ok := held.(*SlidingLog); r.Used > 0 && (!ok || len(log.windows) == 1) {
 				honest(t, held, s, now, r.NextAfter, min(r.Remaining+1, r.Limit))
 				honest(t, held, s, now, r.ResetAfter, r.Limit)
@@ -72,7 +72,7 @@ func TestReadingsCountTheirCharge(t *testing.T) {
 		s, now := l.NewState(), start
 		for range rapid.IntRange(1, 20).Draw(t, "charges") {
 			now += someTime(t, l)
-			held, n := current(l, now), someUnits(t, l, s, now)
+			held, n := At(l, now), someUnits(t, l, s, now)
 			held.Find(s, now)
 			c := held.Cost(n)
 			reply := held.Reply(s, c, nil)

@@ -33,22 +33,16 @@ type Holds struct {
 // totalOf returns in which total of Holds a charge counts that has this receipt. Charges of one
 // window have one receipt, and count in that window alone.
 func totalOf(l Limit, receipt int64) int64 {
-	if _, ok := l.(perWindow); ok {
+	if _, ok := l.(*FixedWindow); ok {
 		return receipt
 	}
 	return 0
 }
 
-// perWindow is a limit that counts each of its windows anew.
-type perWindow interface {
-	// receiptOf returns the receipt of the charges of the window that a reply is about.
-	receiptOf(reply []int64) int64
-}
-
 // units returns how many units are held that count now, given the reply to a charge of the state.
 func (s *Holds) units(l Limit, reply []int64) int64 {
-	if w, ok := l.(perWindow); ok {
-		return s.totals[w.receiptOf(reply)]
+	if f, ok := l.(*FixedWindow); ok {
+		return s.totals[reply[3]-f.width+1] // the receipt of the window that the reply is about
 	}
 	return s.totals[0]
 }

@@ -37,8 +37,6 @@ func (r Raises) ended(wait int64) int64 { return r.After(0) - r.After(wait) }
 // QuotaOf returns a limit as a Quota, or nil if it is none.
 func QuotaOf(l Limit) Quota {
 	switch q := l.(type) {
-	case *Period:
-		return q
 	case *FixedWindow:
 		if !q.fromFirst {
 			return q
@@ -54,17 +52,17 @@ func QuotaOf(l Limit) Quota {
 // PeriodOf returns the quota as it holds at a time, and the period then, in microseconds. The
 // period is 0 and 0 if the quota has none.
 func PeriodOf(q Quota, at int64) (then Quota, from, until int64) {
-	switch q := q.(type) {
-	case *Period:
-		if at < q.start || at >= q.finish {
-			q = q.calendar.make(at)
-		}
-		return q, q.start, q.finish
-	case *FixedWindow:
-		from = at - at%q.width
-		return q, from, from + q.width
+	f, ok := q.(*FixedWindow)
+	switch {
+	case !ok:
+		return q, 0, 0
+	case f.calendar == nil:
+		from = at - at%f.width
+		return f, from, from + f.width
+	case at < f.start || at >= f.finish:
+		f = f.calendar.make(at)
 	}
-	return q, 0, 0
+	return f, f.start, f.finish
 }
 
 // Span is the period for which a Quota counts units, as a reply tells it.
@@ -81,11 +79,11 @@ type Span struct {
 // is no Quota, or a window of less than a minute.
 func SpanOf(l Limit, reply []int64) (s Span, ok bool) {
 	switch q := QuotaOf(l).(type) {
-	case *Period:
-		return Span{Start: q.start, Width: q.finish - q.start, Left: reply[1]}, true
 	case *FixedWindow:
-		s := Span{Start: -1, Width: q.width, Left: reply[1]}
-		return s, q.width >= time.Minute.Microseconds()
+		if q.calendar != nil {
+			return Span{Start: q.start, Width: q.width, Left: reply[1]}, true
+		}
+		return Span{Start: -1, Width: q.width, Left: reply[1]}, q.width >= time.Minute.Microseconds()
 	case *TokenBucket:
 		return Span{}, true
 	}

@@ -37,14 +37,12 @@ func (c *Charge) expire(now int64, room *int) (changed bool) {
 
 // release gives back a cost of a hold that has ended. It reports whether it changed the state.
 func (c *Charge) release(now int64, cost Cost, h *Hold) (changed bool) {
-	l, ok := c.Limit.(interface {
-		Expire(s State, c Cost, receipt, ended int64) bool
-	})
+	f, ok := c.Limit.(*FixedWindow)
 	if !ok {
 		return c.give(now, cost, h.Receipt)
 	}
-	changed = c.Limit.Find(c.State, now)
-	return l.Expire(c.State, cost, h.Receipt, h.Until) || changed
+	changed = f.Find(c.State, now)
+	return f.expire(c.State, cost, h.Receipt, h.Until) || changed
 }
 
 // give refunds a cost. It reports whether it changed the state.

@@ -20,10 +20,10 @@ const MaxBuckets = 1000
 // SlidingLog counts every window that ends now from the times of charges. The charges of one tick
 // share an entry.
 type SlidingLog struct {
+	traits
 	windows []logWindow // longest first
 	tick    int64       // microseconds
 	most    int64       // largest number of entries
-	tag     string
 }
 
 type logWindow struct {
@@ -39,18 +39,15 @@ type Window struct {
 
 // NewSlidingLog validates limits for windows of different widths. It returns every fault at once.
 func NewSlidingLog(windows []Window) (*SlidingLog, error) {
-	var errs []error
-	if len(windows) == 0 || len(windows) > MaxWindows {
-		errs = append(errs, &Fault{"Windows", fmt.Sprintf("are %d: there must be 1 to %d", len(windows), MaxWindows)})
-	}
-	l := &SlidingLog{tick: 1, tag: "sl1"}
+	errs := []error{faultIf(len(windows) == 0 || len(windows) > MaxWindows, "Windows",
+		"are %d: there must be 1 to %d", len(windows), MaxWindows)}
+	l := &SlidingLog{traits: logTraits("sl1", len(windows)), tick: 1}
 	for i, w := range windows {
 		field := fmt.Sprintf("Windows[%d].", i)
 		errs = append(errs, checkLimit(field+"Limit", w.Limit, MaxLogLimit), checkWindow(field+"Width", w.Width))
 		for j, other := range windows[:i] {
-			if other.Width == w.Width {
-				errs = append(errs, &Fault{field + "Width", fmt.Sprintf("is %v, as Windows[%d].Width is", w.Width, j)})
-			}
+			errs = append(errs, faultIf(other.Width == w.Width, field+"Width",
+				"is %v, as Windows[%d].Width is", w.Width, j))
 		}
 		us := w.Width.Microseconds()
 		l.windows = append(l.windows, logWindow{w.Limit, us, us, i})
@@ -67,29 +64,29 @@ func NewSlidingLog(windows []Window) (*SlidingLog, error) {
 // counts until its whole bucket is further back than the width. NewBuckets returns every fault at
 // once.
 func NewBuckets(limit int64, window time.Duration, buckets int) (*SlidingLog, error) {
-	errs := []error{checkLimit("Limit", limit, MaxCount), checkWindow("Window", window)}
-	if buckets < 1 || buckets > MaxBuckets {
-		errs = append(errs, &Fault{"Buckets", fmt.Sprintf(
-			"is %d: it must be between 1 and %d, or 0 for two weighted counters", buckets, MaxBuckets)})
-	} else if window > 0 && window%(time.Duration(buckets)*time.Microsecond) != 0 {
-		errs = append(errs, &Fault{"Buckets", fmt.Sprintf(
-			"is %d: %v does not divide into as many parts of whole microseconds", buckets, window)})
-	}
-	if err := errors.Join(errs...); err != nil {
+	inRange := buckets >= 1 && buckets <= MaxBuckets
+	if err := errors.Join(
+		checkLimit("Limit", limit, MaxCount), checkWindow("Window", window),
+		faultIf(!inRange, "Buckets",
+			"is %d: it must be between 1 and %d, or 0 for two weighted counters", buckets, MaxBuckets),
+		faultIf(inRange && window > 0 && window%(time.Duration(buckets)*time.Microsecond) != 0,
+			"Buckets", "is %d: %v does not divide into as many parts of whole microseconds", buckets, window),
+	); err != nil {
 		return nil, err
 	}
 	us := window.Microseconds()
 	tick := us / int64(buckets)
 	return &SlidingLog{
+		traits:  logTraits("sb1", 1),
 		windows: []logWindow{{limit, us, us + tick, 0}},
-		tick:    tick, most: int64(buckets) + 2, tag: "sb1",
+		tick:    tick, most: int64(buckets) + 2,
 	}, nil
 }
 
-func (l *SlidingLog) Tag() string           { return l.tag }
-func (l *SlidingLog) Script() string        { return "sliding_log" }
-func (l *SlidingLog) Fields() int           { return 3*len(l.windows) + 3 }
-func (l *SlidingLog) Denominator() int64    { return 1 }
+func logTraits(tag string, windows int) traits {
+	return traits{tag: tag, script: "sliding_log", fields: 3*windows + 3, denominator: 1}
+}
+
 func (l *SlidingLog) Cost(n int64) Cost     { return counted(n, l.largest()) }
 func (l *SlidingLog) Window() time.Duration { return micros(l.windows[0].width) }
 

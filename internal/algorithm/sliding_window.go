@@ -10,6 +10,7 @@ import (
 // SlidingWindow estimates the units in a window that ends now from two counters. The previous
 // window counts by the part that is still covered. A key's windows start with its first charge.
 type SlidingWindow struct {
+	traits
 	limit       int64
 	width       int64 // microseconds
 	ticks, tick int64 // ticks·tick >= width
@@ -25,6 +26,10 @@ func NewSlidingWindow(limit int64, window time.Duration) (*SlidingWindow, error)
 		return nil, err
 	}
 	s := &SlidingWindow{limit: limit, width: window.Microseconds()}
+	// Counters of different widths are unrelated.
+	s.traits = traits{
+		tag: "sw2" + strconv.FormatInt(s.width, 36), script: "sliding_window", fields: 4, denominator: 1,
+	}
 	s.measure()
 	return s, nil
 }
@@ -36,11 +41,6 @@ func (w *SlidingWindow) measure() {
 	w.ticks = (w.width + w.tick - 1) / w.tick
 }
 
-// Tag differs for each width, because their counters are unrelated.
-func (w *SlidingWindow) Tag() string           { return "sw2" + strconv.FormatInt(w.width, 36) }
-func (w *SlidingWindow) Script() string        { return "sliding_window" }
-func (w *SlidingWindow) Fields() int           { return 4 }
-func (w *SlidingWindow) Denominator() int64    { return 1 }
 func (w *SlidingWindow) Cost(n int64) Cost     { return counted(n, w.limit) }
 func (w *SlidingWindow) Capacity() int64       { return w.limit }
 func (w *SlidingWindow) Window() time.Duration { return micros(w.width) }

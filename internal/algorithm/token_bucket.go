@@ -15,13 +15,14 @@ import (
 // which the bucket is full again. The level is the time from now until then, at most the length of
 // the burst.
 type TokenBucket struct {
-	burst                  int64
-	numerator, denominator int64 // a token's length in microseconds, in lowest terms
-	token, capacity        Cost  // lengths of one token and of the burst
-	reach                  int64 // reachOf the capacity
-	frozen, queue          bool
-	lifetime               int64  // of a frozen bucket, in microseconds; 0 is 100 years
-	raises                 Raises // that are part of the burst
+	traits
+	burst           int64
+	numerator       int64 // of a token's length in microseconds, in lowest terms
+	token, capacity Cost  // lengths of one token and of the burst
+	reach           int64 // reachOf the capacity
+	frozen, queue   bool
+	lifetime        int64  // of a frozen bucket, in microseconds; 0 is 100 years
+	raises          Raises // that are part of the burst
 }
 
 // longestDebt is 10 years. It bounds the debt of a bucket that refills.
@@ -57,7 +58,7 @@ func NewLeakyBucket(rate int64, per time.Duration, capacity int64) (*TokenBucket
 	b, err := newBucket(rate, per, "Capacity", capacity, MaxUnits,
 		faultIf(rate == 0, "Rate", "is 0: it would never leak"))
 	if err == nil {
-		b.queue = true
+		b.queue, b.tag = true, "lb2"
 	}
 	return b, err
 }
@@ -73,10 +74,12 @@ func newBucket(rate int64, per time.Duration, field string, burst, most int64, f
 	); err != nil {
 		return nil, err
 	}
-	b := &TokenBucket{burst: burst, frozen: rate == 0}
-	token := big.NewRat(1, 1) // nothing refills: a unit is a microsecond of a clock that stands still
+	b := &TokenBucket{traits: traits{tag: "tb2", script: "token_bucket", fields: 3}, burst: burst}
+	token := big.NewRat(1, 1)
 	if rate > 0 {
 		token.SetFrac64(int64(per), rate*int64(time.Microsecond))
+	} else {
+		b.frozen, b.tag = true, "tf2" // a unit is a microsecond of a clock that stands still
 	}
 	if !b.measure(token) {
 		return nil, &Fault{field, "takes more than 100 years to refill"}
@@ -114,18 +117,6 @@ func (b *TokenBucket) Share(n int64) Limit {
 	return &s
 }
 
-func (b *TokenBucket) Tag() string {
-	switch {
-	case b.queue:
-		return "lb2"
-	case b.frozen:
-		return "tf2"
-	}
-	return "tb2"
-}
-
-func (b *TokenBucket) Script() string { return "token_bucket" }
-
 func (b *TokenBucket) Parameters(args []int64) []int64 {
 	denominator, queue := b.denominator, b.lifetime
 	if b.frozen {
@@ -151,10 +142,7 @@ func (b *TokenBucket) Packed() string {
 // time.
 func (b *TokenBucket) Forgets() bool { return b.lifetime > 0 }
 
-func (b *TokenBucket) Fields() int        { return 3 }
-func (b *TokenBucket) Denominator() int64 { return b.denominator }
-func (b *TokenBucket) Capacity() int64    { return b.burst }
-
+func (b *TokenBucket) Capacity() int64       { return b.burst }
 func (b *TokenBucket) Window() time.Duration { return b.until(b.capacity) }
 
 func (b *TokenBucket) Cost(n int64) Cost {

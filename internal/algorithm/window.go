@@ -6,14 +6,17 @@ import (
 	"time"
 )
 
-// FixedWindow counts units in consecutive windows.
+// FixedWindow counts units in consecutive windows. That of a Calendar holds in one period.
 type FixedWindow struct {
+	traits
 	limit     int64
 	raised    int64 // by how many units the limit is raised
 	width     int64 // microseconds
 	fromFirst bool
-	raises    Raises    // that are part of the limit
-	calendar  *Calendar // of a Period
+	raises    Raises // that are part of the limit
+
+	calendar      *Calendar // or nil
+	start, finish int64     // of the calendar's period, in microseconds since 1970; 0 without one
 }
 
 // mostOwed is the largest number of units that a key can have used.
@@ -26,7 +29,13 @@ func NewFixedWindow(limit int64, window time.Duration, fromFirst bool) (*FixedWi
 	if err := errors.Join(checkLimit("Limit", limit, MaxCount), checkWindow("Window", window)); err != nil {
 		return nil, err
 	}
-	return &FixedWindow{limit: limit, width: window.Microseconds(), fromFirst: fromFirst}, nil
+	return &FixedWindow{
+		traits: windowTraits("fw2"), limit: limit, width: window.Microseconds(), fromFirst: fromFirst,
+	}, nil
+}
+
+func windowTraits(tag string) traits {
+	return traits{tag: tag, script: "window", fields: 5, denominator: 1}
 }
 
 func checkLimit(field string, limit, most int64) error {
@@ -48,24 +57,25 @@ func checkWindow(field string, window time.Duration) error {
 	return nil
 }
 
-func (f *FixedWindow) Tag() string           { return "fw2" }
-func (f *FixedWindow) Script() string        { return "window" }
-func (f *FixedWindow) Fields() int           { return 5 }
-func (f *FixedWindow) Denominator() int64    { return 1 }
 func (f *FixedWindow) Cost(n int64) Cost     { return counted(n, mostUnits) }
 func (f *FixedWindow) Capacity() int64       { return f.limit }
 func (f *FixedWindow) Window() time.Duration { return micros(f.width) }
 
 func (f *FixedWindow) Parameters(args []int64) []int64 {
-	width := f.width
-	if f.fromFirst {
-		width = -width
+	switch {
+	case f.calendar != nil:
+		return append(args, 0, f.limit, 0, f.start, f.finish, f.calendar.every.mean())
+	case f.fromFirst:
+		return append(args, 0, f.limit, -f.width)
 	}
-	return append(args, 0, f.limit, width)
+	return append(args, 0, f.limit, f.width)
 }
 
 // Share returns the n-th part of the limit, at least 1.
 func (f *FixedWindow) Share(n int64) Limit {
+	if f.calendar != nil {
+		return f.calendar.share(n).at(f.start)
+	}
 	s := *f
 	s.limit = max(1, f.limit/n)
 	return &s
@@ -116,18 +126,19 @@ func (s *window) Value() string {
 	return fmt.Sprint(w.start, w.count, w.finish-w.start, w.debt)
 }
 
-func (s *window) Spent(now int64) float64 {
-	if now >= s.Expires() {
-		return 0
-	}
-	return float64(s.kept.count) / float64(s.limit)
-}
+func (s *window) Spent(int64) float64 { return float64(s.kept.count) / float64(s.limit) }
 
 // Find implements Limit. If the limit got another width, a running window ends the new width after
 // it started.
 func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 	s := st.(*window)
-	s.begins(now, f, f.width)
+	s.now, s.limit, s.pays = now, f.limit, f.limit-f.raised
+	if f.calendar != nil {
+		s.length, s.spare = f.calendar.every.mean(), 1
+		s.found = s.kept
+		return s.enter(f.start, f.finish)
+	}
+	s.length = f.width
 	start := now
 	if !f.fromFirst {
 		start = now - now%f.width
@@ -164,11 +175,6 @@ func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 	return changed
 }
 
-// begins notes the time and the limit of a Find.
-func (s *window) begins(now int64, f *FixedWindow, length int64) {
-	s.now, s.limit, s.pays, s.length = now, f.limit, f.limit-f.raised, length
-}
-
 // enter moves the count to the window of now. It reports whether the clock went back. A count that
 // began within the window stays.
 func (s *window) enter(start, finish int64) (changed bool) {
@@ -198,8 +204,6 @@ func (f *FixedWindow) Reply(st State, _ Cost, reply []int64) []int64 {
 	w := &s.found
 	return append(reply, w.count, w.finish-s.now, w.debt, w.finish, 0)
 }
-
-func (f *FixedWindow) receiptOf(reply []int64) int64 { return reply[3] - f.width + 1 }
 
 func (f *FixedWindow) Fits(st State, c Cost, _ Terms) bool {
 	s := st.(*window)
@@ -236,9 +240,9 @@ func (f *FixedWindow) Give(st State, c Cost, receipt int64) bool {
 	return true
 }
 
-// Expire refunds a hold that ended at a time. If its window has ended since, only the window's debt
+// expire refunds a hold that ended at a time. If its window has ended since, only the window's debt
 // has outlived it: the next window owes nothing for what did not count any more.
-func (f *FixedWindow) Expire(st State, c Cost, receipt, ended int64) bool {
+func (f *FixedWindow) expire(st State, c Cost, receipt, ended int64) bool {
 	s := st.(*window)
 	if f.Give(st, c, receipt) {
 		return true
@@ -254,7 +258,7 @@ func (f *FixedWindow) Expire(st State, c Cost, receipt, ended int64) bool {
 	return true
 }
 
-// Read implements Limit, also for a Period.
+// Read implements Limit.
 func (f *FixedWindow) Read(reply []int64, charged Cost, n int64) Reading {
 	count, left, debt, finish := reply[0], reply[1], reply[2], reply[3]
 	r := Reading{Limit: f.limit, Used: count + charged.Whole, Window: micros(f.width)}
@@ -318,7 +322,7 @@ func (f *FixedWindow) next(reply []int64, n int64) int64 {
 	return left + (n-1)*length
 }
 
-// Later implements Quota, also for a Period.
+// Later implements Quota.
 func (f *FixedWindow) Later(reply []int64, n int64, from time.Duration) time.Duration {
 	return f.later(reply, n, ceilMicros(from))
 }
@@ -329,17 +333,13 @@ func (f *FixedWindow) Raised(units int64, raises Raises) Limit {
 		return f
 	}
 	raised := *f
-	raised.raise(units, raises)
+	raised.limit += units
+	raised.raised += units
+	raised.raises = raises
 	return &raised
-}
-
-func (f *FixedWindow) raise(units int64, raises Raises) {
-	f.limit += units
-	f.raised += units
-	f.raises = raises
 }
 
 func (f *FixedWindow) ends(st State, _ int64) int64 { return st.(*window).found.finish }
 
-// After implements Mergeable, also for a Period.
+// After implements Mergeable.
 func (f *FixedWindow) After(reply []int64, c Cost) { reply[0] += c.Whole }

@@ -9,19 +9,19 @@ import (
 
 // reading returns the reading of a peek for n units.
 func reading(l Limit, s State, now, n int64) Reading {
-	l = current(l, now)
+	l = At(l, now)
 	l.Find(s, now)
 	return l.Read(l.Reply(s, l.Cost(n), nil), Cost{}, n)
 }
 
 func force(l Limit, s State, now, n int64) (receipt int64) {
-	l = current(l, now)
+	l = At(l, now)
 	l.Find(s, now)
 	return l.Commit(s, l.Cost(n), Terms{Operation: Force})
 }
 
 func give(l Limit, s State, now, n, receipt int64) bool {
-	l = current(l, now)
+	l = At(l, now)
 	l.Find(s, now)
 	return l.Give(s, l.Cost(n), receipt)
 }
@@ -44,10 +44,8 @@ func windowed() map[string]Limit {
 
 // span returns the window at now and the end of the next one.
 func span(l Limit, now int64) (from, until, after int64) {
-	if p, ok := l.(Periodic); ok {
-		p = p.At(now).(Periodic)
-		from, until = p.Period()
-		_, after = p.At(until).(Periodic).Period()
+	if from, until = Period(At(l, now)); until > 0 {
+		_, after = Period(At(l, until))
 		return from, until, after
 	}
 	f := l.(*FixedWindow)
@@ -121,10 +119,10 @@ func TestDebtAboveALoweredLimit(t *testing.T) {
 			if late := s.Expires() - end; late < 0 || late > 0 && name != "calendar" {
 				t.Errorf("expires %d after %d", late, end)
 			}
-			honest(t, current(lowered, from), s, from, us(end-from), 1)
+			honest(t, At(lowered, from), s, from, us(end-from), 1)
 			wantUsed(t, lowered, clone(s), end-1, 1)
 			wantUsed(t, lowered, s, until, 5)
-			honest(t, current(lowered, until), s, until, us(end-until), 1)
+			honest(t, At(lowered, until), s, until, us(end-until), 1)
 			wantUsed(t, lowered, s, after, 4)
 			force(lowered, s, after, 1)
 			wantUsed(t, lowered, s, end-1, 2)
@@ -142,10 +140,10 @@ func TestWindowsAfterAStepBack(t *testing.T) {
 			try(l, s, now, 5)
 			back := now - 1_000_000_000_000
 			from, until, _ := span(l, back)
-			if f, ok := l.(*FixedWindow); ok {
+			if f := l.(*FixedWindow); f.calendar == nil {
 				from, until = back, back+f.width
 			}
-			if !current(l, back).Find(s, back) {
+			if !At(l, back).Find(s, back) {
 				t.Error("the state is not stored as it was found")
 			}
 			if at := s.(*window).kept.start; at < from || at > back {

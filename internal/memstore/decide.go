@@ -59,9 +59,7 @@ func (s *Store) find(d *decision, now int64, r *request.Request) error {
 		if k := c.Adjustment; k != nil && k.Until > 0 && (now < k.From || now >= k.Until) {
 			return request.ErrPeriod
 		}
-		if p, ok := c.Limit.(*algorithm.Period); ok {
-			c.Limit = p.At(now)
-		}
+		c.Limit = algorithm.At(c.Limit, now)
 		e := s.of(c).record(c)
 		if e == nil {
 			e = &record{key: c.Key, suffix: c.Suffix}

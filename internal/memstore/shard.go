@@ -51,7 +51,7 @@ func (e *record) spent(now int64) float64 {
 	if e.kept.IsAdjusted() {
 		return 1
 	}
-	if e.state == nil {
+	if e.state == nil || e.state.Expires() <= now {
 		return 0
 	}
 	return e.state.Spent(now)

@@ -181,11 +181,7 @@ func renewPeriods(requests []request.Request, now int64) {
 			continue
 		}
 		for _, c := range requests[i].Charges {
-			if p, ok := c.Limit.(algorithm.Periodic); ok {
-				if from, until := p.Period(); now < from || until <= now {
-					c.Limit = p.At(now)
-				}
-			}
+			c.Limit = algorithm.At(c.Limit, now)
 		}
 	}
 }

@@ -103,8 +103,7 @@ func (b *batch) limitList() {
 	runsAt := b.later()
 	from, until, atOnce := int64(0), int64(0), len(b.keys) > 1
 	for _, c := range b.limits {
-		if p, ok := c.Limit.(algorithm.Periodic); ok {
-			f, u := p.Period()
+		if f, u := algorithm.Period(c.Limit); u > 0 {
 			if from = max(from, f); until == 0 || u < until {
 				until = u
 			}

@@ -88,9 +88,7 @@ func (s *schema) formOf(d *Decision) (f form) {
 	switch l := r.Charges[0].Limit.(type) {
 	case *algorithm.FixedWindow:
 		f.straight = s.window
-	case *algorithm.Period:
-		f.straight = s.window
-		f.from, f.until = l.Period()
+		f.from, f.until = algorithm.Period(l)
 	case *algorithm.SlidingWindow:
 		f.straight = s.slidingWindow
 	case *algorithm.TokenBucket:
