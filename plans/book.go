@@ -101,9 +101,6 @@ func (b *Book) Close() {
 // change. The error wraps ErrTenant for an outermost name that is empty, ErrClosed, or the error of
 // a ctx that has ended; with OnFailureRefuse it may be the error of Config.Resolve.
 func (b *Book) For(ctx context.Context, outermost string, inner ...string) (core.Plan, error) {
-	if outermost == "" {
-		return nil, errNoName
-	}
 	set := b.Set()
 	var room [inlinePlans]*plan
 	chain, around, err := b.add(ctx, room[:0], set, outermost, set.standard, nil)
@@ -150,6 +147,9 @@ func (b *Book) add(
 
 // know returns what is known of a tenant.
 func (b *Book) know(ctx context.Context, tenant string) (*state, error) {
+	if tenant == "" {
+		return nil, errNoName
+	}
 	s, err := b.tenants.Get(ctx, tenant)
 	switch {
 	case err == nil:

@@ -121,6 +121,12 @@ func (cfg *Config) complete() (errs []error) {
 	if cfg.Resolve != nil && cfg.Subscription != nil {
 		fault("Resolve and Subscription are both set: at most one of them may be")
 	}
+	if resolve := cfg.Resolve; resolve != nil {
+		cfg.Subscription = func(ctx context.Context, tenant string) (s Subscription, err error) {
+			s.Plan, err = resolve(ctx, tenant)
+			return s, err
+		}
+	}
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
@@ -131,15 +137,6 @@ func (cfg *Config) complete() (errs []error) {
 	cfg.MaxTenants = cmp.Or(cfg.MaxTenants, defaultTenants)
 	cfg.TTL, cfg.Timeout = cmp.Or(cfg.TTL, defaultTTL), cmp.Or(cfg.Timeout, defaultTimeout)
 	return errs
-}
-
-// ask returns what Subscription or Resolve says of a tenant.
-func (cfg *Config) ask(ctx context.Context, tenant string) (s Subscription, err error) {
-	if cfg.Subscription != nil {
-		return cfg.Subscription(ctx, tenant)
-	}
-	s.Plan, err = cfg.Resolve(ctx, tenant)
-	return s, err
 }
 
 // tell tells the observer.

@@ -11,9 +11,6 @@ import (
 // of the same Client within a second. If the error is one of Redis, the override may be set or not;
 // it does no harm to set it again. After Names, a limit or a cap of another name is an error.
 func (b *Book) SetOverride(ctx context.Context, tenant string, o Override) error {
-	if tenant == "" {
-		return errNoName
-	}
 	if err := cmp.Or(o.check(b.Set()), b.sets.unknown(o)); err != nil {
 		return err
 	}
@@ -21,53 +18,50 @@ func (b *Book) SetOverride(ctx context.Context, tenant string, o Override) error
 	if err != nil {
 		return err
 	}
-	set, err := b.store.set(ctx, tenant, string(text), o.Until)
-	switch {
-	case err != nil:
-		return fmt.Errorf("plans: set override: %w", err)
-	case !set:
+	done, err := b.change(ctx, tenant, setOverride, string(text), o.Until)
+	if err == nil && !done {
 		return fmt.Errorf("plans: override.until is over by the clock of Redis: %s",
 			o.Until.Format(time.RFC3339Nano))
 	}
-	b.tenants.Changed(tenant)
-	return nil
+	return err
 }
 
 // DeleteOverride deletes the override of a tenant, and reports whether there was one. It spreads as
 // SetOverride does.
 func (b *Book) DeleteOverride(ctx context.Context, tenant string) (was bool, err error) {
-	if tenant == "" {
-		return false, errNoName
-	}
-	if was, err = b.store.remove(ctx, tenant); err != nil {
-		return false, fmt.Errorf("plans: delete override: %w", err)
-	}
-	b.tenants.Changed(tenant)
-	return was, nil
+	return b.change(ctx, tenant, deleteOverride, "", time.Time{})
 }
 
 // Override returns the override of a tenant, and whether there is one. It asks Redis.
-func (b *Book) Override(ctx context.Context, tenant string) (Override, bool, error) {
+func (b *Book) Override(ctx context.Context, tenant string) (o Override, is bool, err error) {
 	if tenant == "" {
-		return Override{}, false, errNoName
+		return o, false, errNoName
 	}
 	text, _, is, err := b.store.get(ctx, tenant)
 	if err != nil || !is {
-		return Override{}, false, prefixed("plans: read override: ", err)
+		return o, false, prefixed("plans: read override: ", err)
 	}
-	o, err := decode(text)
+	err = o.UnmarshalText([]byte(text))
 	return o, err == nil, err
 }
 
 // Refresh makes every process ask Resolve again about a tenant, within a second: its plan has
 // changed. Without it they ask when Config.TTL has passed.
 func (b *Book) Refresh(ctx context.Context, tenant string) error {
+	_, err := b.change(ctx, tenant, touchTenant, "", time.Time{})
+	return err
+}
+
+// change changes what the store knows of a tenant, and makes this process learn it anew.
+func (b *Book) change(
+	ctx context.Context, tenant string, o operation, text string, until time.Time,
+) (done bool, err error) {
 	if tenant == "" {
-		return errNoName
+		return false, errNoName
 	}
-	if err := b.store.touch(ctx, tenant); err != nil {
-		return fmt.Errorf("plans: refresh: %w", err)
+	if done, err = b.store.change(ctx, tenant, o, text, until); err != nil {
+		return false, fmt.Errorf("plans: override: %s: %w", o, err)
 	}
 	b.tenants.Changed(tenant)
-	return nil
+	return done, nil
 }

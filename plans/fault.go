@@ -94,8 +94,11 @@ func checkLimit(path string, limit core.Algorithm) (faults []fault) {
 		return []fault{{path, "is nil: it must be a limit, such as core.PerMinute(100)"}}
 	}
 	_, err := core.NewPolicy(core.PolicyConfig{Name: "limit", Algorithm: limit})
-	for _, err := range unjoined(err) {
-		text := strings.TrimPrefix(err.Error(), "core: PolicyConfig.Algorithm: ")
+	if err == nil {
+		return nil
+	}
+	for text := range strings.Lines(err.Error()) { // errors.Join has written one on each
+		text = strings.TrimPrefix(strings.TrimSuffix(text, "\n"), "core: PolicyConfig.Algorithm: ")
 		of := field.FindStringSubmatch(text)
 		if of == nil || fields[of[1]] == "" {
 			faults = append(faults, fault{path, "is not valid: " + text})
@@ -106,20 +109,6 @@ func checkLimit(path string, limit core.Algorithm) (faults []fault) {
 		})
 	}
 	return faults
-}
-
-// unjoined returns the errors of an error of errors.Join, or the error alone.
-func unjoined(err error) (all []error) {
-	if err == nil {
-		return nil
-	}
-	if several, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range several.Unwrap() {
-			all = append(all, unjoined(e)...)
-		}
-		return all
-	}
-	return []error{err}
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -83,23 +82,6 @@ func (f *feed) get(ctx context.Context, tenant string) (string, time.Duration, b
 	return text.Val(), left.Val(), true, nil
 }
 
-func (f *feed) set(ctx context.Context, tenant, text string, until time.Time) (bool, error) {
-	end := "0"
-	if !until.IsZero() {
-		end = strconv.FormatInt(until.UnixMilli(), 10)
-	}
-	return f.change(ctx, tenant, "set", text, end)
-}
-
-func (f *feed) remove(ctx context.Context, tenant string) (bool, error) {
-	return f.change(ctx, tenant, "delete")
-}
-
-func (f *feed) touch(ctx context.Context, tenant string) error {
-	_, err := f.change(ctx, tenant, "touch")
-	return err
-}
-
 // once is a command that go-redis sends once. A repeated change could be one that other processes
 // take for known.
 type once struct{ *redis.Cmd }
@@ -109,13 +91,16 @@ func (once) NoRetry() bool { return true }
 
 // change runs the script. A change is a random word and the tenant.
 func (f *feed) change(
-	ctx context.Context, tenant, operation string, more ...any,
+	ctx context.Context, tenant string, o operation, text string, until time.Time,
 ) (done bool, err error) {
-	args := append([]any{
+	end := int64(0)
+	if !until.IsZero() {
+		end = until.UnixMilli()
+	}
+	cmd := once{redis.NewCmd(ctx,
 		"eval", headgate.Script("override"), 2, f.key(tenant), f.changes,
-		operation, rand.Text() + " " + tenant, maxChanges, changesTTL.Milliseconds(),
-	}, more...)
-	cmd := once{redis.NewCmd(ctx, args...)}
+		string(o), rand.Text()+" "+tenant, maxChanges, changesTTL.Milliseconds(), text, end,
+	)}
 	cmd.SetFirstKeyPos(3)
 	if err := f.client.Process(ctx, cmd); err != nil {
 		return false, err

@@ -74,7 +74,7 @@ func (r *reader) limits(p *Plan, name, path string, n ast.Node) {
 func (r *reader) then(
 	p *Plan, name, path string, limit core.Algorithm, then ast.Node, add func(name, path string, limit core.Algorithm),
 ) {
-	if !isQuota(limit) {
+	if withUnits(limit, 1) == nil {
 		r.fault(path, "is for a quota: a calendar, a fixed_window without from_first, or a rate of 0")
 		return
 	}
@@ -117,22 +117,10 @@ func keptFor(calendar core.Algorithm, keep time.Duration) core.Algorithm {
 
 const mostKept = 1e15 // units
 
-// isQuota reports whether a limit counts units that do not come back before its period ends.
-func isQuota(limit core.Algorithm) bool {
-	switch l := limit.(type) {
-	case core.Calendar, Subscribed:
-		return true
-	case core.FixedWindow:
-		return !l.FromFirst
-	case core.TokenBucket:
-		return l.Rate == 0
-	}
-	return false
-}
-
-// withUnits returns a quota of the same periods that has some units.
-func withUnits(quota core.Algorithm, units int64) core.Algorithm {
-	switch q := quota.(type) {
+// withUnits returns a quota of the same periods that has some units, or nil for a limit that is no
+// quota: units of it come back before its period ends.
+func withUnits(limit core.Algorithm, units int64) core.Algorithm {
+	switch q := limit.(type) {
 	case core.Calendar:
 		q.Limit = units
 		return q
@@ -140,11 +128,15 @@ func withUnits(quota core.Algorithm, units int64) core.Algorithm {
 		q.Limit = units
 		return q
 	case core.FixedWindow:
-		q.Limit = units
-		return q
+		if !q.FromFirst {
+			q.Limit = units
+			return q
+		}
 	case core.TokenBucket:
-		q.Burst = units
-		return q
+		if q.Rate == 0 {
+			q.Burst = units
+			return q
+		}
 	}
 	return nil
 }
@@ -177,15 +169,15 @@ func (r *reader) limit(path string, n ast.Node) (limit core.Algorithm, fields ma
 	}
 	if len(chosen) != 1 {
 		if chosen == nil {
-			r.fault(path, "says no algorithm: one of the fields %s is required", list(names))
+			r.fault(path, "says no algorithm: one of the fields %s is required", strings.Join(names, ", "))
 		} else {
-			r.fault(path, "says %d algorithms: %s", len(chosen), list(chosen))
+			r.fault(path, "says %d algorithms: %s", len(chosen), strings.Join(chosen, ", "))
 		}
 		return nil, nil
 	}
 	for name := range f.all {
 		if known := kinds[kind].fields; !slices.Contains(known, name) {
-			r.fault(f.path+name, "is no field of a limit with %s: there are %s", chosen[0], list(known))
+			r.fault(f.path+name, "is no field of a limit with %s: there are %s", chosen[0], strings.Join(known, ", "))
 		}
 	}
 	limit = kinds[kind].read(r, f)

@@ -62,11 +62,7 @@ func (o Override) check(set *Set) error {
 // MarshalText returns the override in the form of a file, as Redis keeps it. The error is that of a
 // limit that cannot stand in a file.
 func (o Override) MarshalText() ([]byte, error) {
-	form := make(map[string]any)
-	if o.Plan != "" {
-		form["plan"] = o.Plan
-	}
-	limits, caps := make(map[string]any), make(map[string]any)
+	limits := make(map[string]any)
 	for _, name := range sortedKeys(o.Limits) {
 		limit, err := formOf(o.Limits[name])
 		if err != nil {
@@ -74,18 +70,12 @@ func (o Override) MarshalText() ([]byte, error) {
 		}
 		limits[name] = limit
 	}
-	for name, c := range o.Caps {
-		caps[name] = formOfCap(c)
-	}
-	if len(limits) > 0 {
-		form["limits"] = limits
-	}
-	if len(caps) > 0 {
-		form["caps"] = caps
-	}
-	if !o.Until.IsZero() {
-		form["until"] = o.Until.UTC().Format(time.RFC3339Nano) // a zone may have seconds
-	}
+	form := struct {
+		Plan   string         `json:"plan,omitempty"`
+		Limits map[string]any `json:"limits,omitempty"`
+		Caps   map[string]Cap `json:"caps,omitempty"`
+		Until  time.Time      `json:"until,omitzero"`
+	}{o.Plan, limits, o.Caps, o.Until.UTC()} // its zone may have seconds
 	text, err := json.Marshal(form)
 	if err == nil && len(text) > maxOverride {
 		err = fmt.Errorf("it has %d bytes, more than %d", len(text), maxOverride)
@@ -99,32 +89,28 @@ func (o Override) MarshalText() ([]byte, error) {
 //
 // The error is every fault of it.
 func (o *Override) UnmarshalText(text []byte) error {
-	read, err := decode(string(text))
-	if err == nil {
-		*o = read
-	}
-	return err
-}
-
-// decode returns an override that is stored, or every fault of it.
-func decode(text string) (o Override, err error) {
+	var read Override
 	r := newReader()
-	if root := r.parse([]byte(text)); root != nil {
+	if root := r.parse(text); root != nil {
 		var p Plan
 		r.mapping("", root, r.planFields(&p, map[string]readFunc{
-			"plan": func(path string, n ast.Node) { o.Plan = r.text(path, n) },
+			"plan": func(path string, n ast.Node) { read.Plan = r.text(path, n) },
 			"until": func(path string, n ast.Node) {
 				var err error
-				if o.Until, err = time.Parse(time.RFC3339Nano, r.text(path, n)); err != nil {
+				if read.Until, err = time.Parse(time.RFC3339Nano, r.text(path, n)); err != nil {
 					r.fault(path, "is %s: it must be a time as in RFC 3339", describe(n))
 				}
 			},
 		}))
 		r.add(p.check(""))
-		o.Limits, o.Caps = p.Limits, p.Caps
-		if o.Plan == "" && len(o.Limits)+len(o.Caps) == 0 && len(r.faults) == 0 {
+		read.Limits, read.Caps = p.Limits, p.Caps
+		if read.Plan == "" && len(read.Limits)+len(read.Caps) == 0 && len(r.faults) == 0 {
 			r.fault("", emptyOverride)
 		}
 	}
-	return o, joined("override: ", r.faults, nil)
+	if len(r.faults) > 0 {
+		return joined("override: ", r.faults, nil)
+	}
+	*o = read
+	return nil
 }

@@ -11,14 +11,22 @@ type overrides interface {
 	// get returns an override as it is stored, how long it still holds, 0 if it has no end, and
 	// whether there is one.
 	get(ctx context.Context, tenant string) (text string, left time.Duration, is bool, err error)
-	// set reports false, and changes nothing, if until is over by the clock of the store.
-	set(ctx context.Context, tenant, text string, until time.Time) (bool, error)
-	remove(ctx context.Context, tenant string) (was bool, err error)
-	// touch tells all processes that something else about a tenant has changed.
-	touch(ctx context.Context, tenant string) error
+	// change sets or deletes an override, or only tells all processes that something else about the
+	// tenant has changed. It reports whether there was an override to delete. It reports false for one
+	// to set, and changes nothing, if until is over by the clock of the store.
+	change(ctx context.Context, tenant string, o operation, text string, until time.Time) (bool, error)
 	// healthy reports false while get would fail.
 	healthy() bool
 }
+
+// operation is how an override changes, as the script override has it.
+type operation string
+
+const (
+	setOverride    operation = "set"
+	deleteOverride operation = "delete"
+	touchTenant    operation = "touch"
+)
 
 // memory keeps overrides in this process. Like those in Redis they are configuration, so only those
 // who set them bound their number.
@@ -49,21 +57,21 @@ func (m *memory) get(_ context.Context, tenant string) (string, time.Duration, b
 	return o.text, left, true, nil
 }
 
-func (m *memory) set(_ context.Context, tenant, text string, until time.Time) (bool, error) {
+func (m *memory) change(
+	_ context.Context, tenant string, o operation, text string, until time.Time,
+) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kept[tenant] = keptOverride{text, until}
-	return true, nil
+	before, was := m.kept[tenant]
+	switch o {
+	case setOverride:
+		m.kept[tenant] = keptOverride{text, until}
+		return true, nil
+	case deleteOverride:
+		delete(m.kept, tenant)
+		return was && (before.until.IsZero() || time.Now().Before(before.until)), nil
+	}
+	return false, nil
 }
-
-func (m *memory) remove(_ context.Context, tenant string) (bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	o, was := m.kept[tenant]
-	delete(m.kept, tenant)
-	return was && (o.until.IsZero() || time.Now().Before(o.until)), nil
-}
-
-func (m *memory) touch(context.Context, string) error { return nil }
 
 func (m *memory) healthy() bool { return true }

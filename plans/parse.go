@@ -148,17 +148,3 @@ func (r *reader) cap(path string, n ast.Node) (c Cap, ok bool) {
 	}
 	return c, len(r.faults) == before
 }
-
-// formOfCap returns a cap in the form of a file, for JSON.
-func formOfCap(c Cap) any {
-	if c.Share == 0 && c.Floor == 0 {
-		return c.Limit
-	}
-	form := make(map[string]int64)
-	for name, n := range map[string]int64{"limit": c.Limit, "share": c.Share, "floor": c.Floor} {
-		if n != 0 {
-			form[name] = n
-		}
-	}
-	return form
-}

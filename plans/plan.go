@@ -24,9 +24,9 @@ type Plan struct {
 // Cap is how many slots of a cap a tenant may hold, and how it divides the slots of the cap before
 // it with other tenants. A number that is 0 is the cap's own, and at least one is not.
 type Cap struct {
-	Limit int64 // at most semaphore.MaxLimit
-	Share int64 // at most semaphore.MaxShare; see semaphore.Cap
-	Floor int64 // at most Limit, if that is not 0; see semaphore.Cap
+	Limit int64 `json:"limit,omitempty"` // at most semaphore.MaxLimit
+	Share int64 `json:"share,omitempty"` // at most semaphore.MaxShare; see semaphore.Cap
+	Floor int64 `json:"floor,omitempty"` // at most Limit, if that is not 0; see semaphore.Cap
 }
 
 // Algorithm returns the limit under the policy of a name, or nil.

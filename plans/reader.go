@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -151,11 +149,9 @@ func (r *reader) mapping(path string, n ast.Node, known map[string]readFunc) {
 			read(path, n)
 			return
 		}
-		r.fault(path, "is no field here: there are %s", list(slices.Sorted(maps.Keys(known))))
+		r.fault(path, "is no field here: there are %s", strings.Join(sortedKeys(known), ", "))
 	})
 }
-
-func list(names []string) string { return strings.Join(names, ", ") }
 
 // text reads a text.
 func (r *reader) text(path string, n ast.Node) string {
@@ -198,18 +194,10 @@ func parseDuration(text string) (time.Duration, error) {
 		return time.ParseDuration(text)
 	}
 	n, err := strconv.ParseUint(days, 10, 16)
-	if err != nil || n > 36500 {
-		return 0, errors.New("no number of days")
+	if err != nil {
+		return 0, err
 	}
-	d := time.Duration(n) * 24 * time.Hour
-	if rest == "" {
-		return d, nil
-	}
-	more, err := time.ParseDuration(rest)
-	if err != nil || more < 0 || d+more < d {
-		return 0, errors.New("no duration behind the days")
-	}
-	return d + more, nil
+	return time.ParseDuration(fmt.Sprintf("%dh%s", 24*n, rest))
 }
 
 func (r *reader) boolean(path string, n ast.Node) bool {

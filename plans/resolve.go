@@ -91,7 +91,7 @@ func (r *resolver) learn(
 func (r *resolver) ask(
 	ctx context.Context, tenant string, s *state, set *Set, ttl time.Duration,
 ) (known bool) {
-	if r.cfg.Resolve == nil && r.cfg.Subscription == nil {
+	if r.cfg.Subscription == nil {
 		return true
 	}
 	name, subscription, err := r.resolve(ctx, set, tenant)
@@ -118,7 +118,7 @@ func (r *resolver) resolve(
 			err = fmt.Errorf("plans: resolve: panic: %v", v)
 		}
 	}()
-	s, err := r.cfg.ask(ctx, tenant)
+	s, err := r.cfg.Subscription(ctx, tenant)
 	if err != nil {
 		return "", nil, fmt.Errorf("plans: resolve: %w", err)
 	}
@@ -152,7 +152,7 @@ func (r *resolver) readOverride(
 	s := &stored{text: text}
 	if last != nil && last.text == text {
 		s.Override, s.replaces, s.text = last.Override, last.replaces, last.text
-	} else if s.Override, err = decode(text); err != nil {
+	} else if err = s.UnmarshalText([]byte(text)); err != nil {
 		return nil, err
 	} else if len(s.Limits)+len(s.Caps) > 0 {
 		s.replaces = newPlan(s.own(), "")

@@ -181,7 +181,7 @@ func TestParseSetFaults(t *testing.T) {
 		"duration":          {plan("{rate: 5, per: minute}"), []string{x + `.per is "minute": it must be a duration such as`}},
 		"duration no unit":  {plan("{rate: 5, per: 60}"), []string{x + ".per is 60: it must be a duration"}},
 		"days":              {plan("{rate: 5, per: 1.5d}"), []string{x + `.per is "1.5d": it must be a duration`}},
-		"many days":         {plan("{rate: 5, per: 60000d}"), []string{x + `.per is "60000d": it must be a duration`}},
+		"many days":         {plan("{rate: 5, per: 99999d}"), []string{x + `.per is "99999d": it must be a duration`}},
 		"days and less":     {plan("{rate: 5, per: 1d-1h}"), []string{x + `.per is "1d-1h": it must be a duration`}},
 		"leak":              {plan("{leak: 0, per: 1s, capacity: 0}"), []string{x + ".leak is 0: it would never leak", x + ".capacity is 0"}},
 		"fixed window":      {plan("{limit: 0, fixed_window: 0s, from_first: 1}"), []string{x + ".from_first is 1: it must be true or false"}},

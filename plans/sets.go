@@ -46,23 +46,30 @@ func (s *sets) look(ctx context.Context) {
 	case err == nil:
 		s.trouble = ""
 	}
-	if changed {
-		set, err := parseSet(s.cfg.File+": ", text)
-		s.reload(ctx, set, err)
+	if !changed {
+		return
+	}
+	set, err := parseSet(s.cfg.File+": ", text)
+	if err == nil {
+		err = s.hold(ctx, set)
+	}
+	if err != nil {
+		s.cfg.tell(ctx, Event{Op: OpReload, Err: err})
 	}
 }
 
-// reload makes a Set that was read hold, unless it is bad.
-func (s *sets) reload(ctx context.Context, set *Set, err error) {
+// hold makes a Set hold, unless it has names that it must not have, or lacks one.
+func (s *sets) hold(ctx context.Context, set *Set) error {
 	s.loading.Lock()
 	defer s.loading.Unlock()
-	if err == nil {
-		err = s.checkNames(set)
+	if s.fixed != nil {
+		if err := s.fixed.check(set); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		s.current.Store(set)
-	}
-	s.cfg.tell(ctx, Event{Op: OpReload, Err: err})
+	s.current.Store(set)
+	s.cfg.tell(ctx, Event{Op: OpReload})
+	return nil
 }
 
 // replace makes another Set hold.
@@ -71,22 +78,7 @@ func (s *sets) replace(set *Set) error {
 		return errors.New(
 			"plans: Replace: the Set is nil or zero: NewSet, ParseSet or ReadSet must make it")
 	}
-	s.loading.Lock()
-	defer s.loading.Unlock()
-	if err := s.checkNames(set); err != nil {
-		return err
-	}
-	s.current.Store(set)
-	s.cfg.tell(context.Background(), Event{Op: OpReload})
-	return nil
-}
-
-// checkNames returns an error for names that a Set must not have, or lacks. The caller holds loading.
-func (s *sets) checkNames(set *Set) error {
-	if s.fixed == nil {
-		return nil
-	}
-	return s.fixed.check(set)
+	return s.hold(context.Background(), set)
 }
 
 // unknown returns an error for each name of an override that no plan may have, once names are fixed.

@@ -100,9 +100,6 @@ func (r *resolver) name(s *state) string {
 // when they were last asked. Its Plan is the one that the tenant has now: that of its override, or the
 // default plan if it has none. Next and Renewal are those of a plan that is yet to begin.
 func (b *Book) Subscription(ctx context.Context, tenant string) (now Subscription, err error) {
-	if tenant == "" {
-		return now, errNoName
-	}
 	set := b.Set()
 	s, err := b.know(ctx, tenant)
 	if err != nil {

@@ -77,7 +77,7 @@ func New[V any](cfg Config[V]) *Table[V] {
 	}
 	for i := range t.shards {
 		t.shards[i].most = (cfg.Max + n - 1) / n
-		t.shards[i].tenants = make(map[uint64]*tenant[V])
+		t.shards[i].tenants = make(map[digest]*tenant[V])
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
@@ -90,7 +90,7 @@ func (t *Table[V]) Changed(name string) {
 	s := t.shard(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x := s.tenants[d.a]; x != nil { // or another one, which is learned once more
+	if x := s.tenants[d]; x != nil {
 		x.changes++
 	}
 }
@@ -118,7 +118,7 @@ func (t *Table[V]) digest(name string) digest {
 // shard keeps a bounded number of tenants.
 type shard[V any] struct {
 	mu      sync.Mutex
-	tenants map[uint64]*tenant[V] // by digest.a; one of two with equal ones is kept
+	tenants map[digest]*tenant[V]
 	most    int
 	uses    uint64   // counts the calls of Get
 	_       [64]byte // so that two shards share no cache line
@@ -127,7 +127,6 @@ type shard[V any] struct {
 // tenant is one that is kept. The lock of its shard guards it.
 type tenant[V any] struct {
 	known   known[V]
-	b       uint64 // of its digest
 	changes uint64
 	used    uint64     // shard.uses at its last Get
 	flight  *flight[V] // under way, or nil
@@ -164,12 +163,11 @@ func (t *Table[V]) now() time.Duration { return time.Since(t.start) }
 
 // use returns a tenant, or nil if it is not kept. The caller holds mu.
 func (s *shard[V]) use(d digest) *tenant[V] {
-	x := s.tenants[d.a]
-	if x == nil || x.b != d.b {
-		return nil
+	x := s.tenants[d]
+	if x != nil {
+		s.uses++
+		x.used = s.uses
 	}
-	s.uses++
-	x.used = s.uses
 	return x
 }
 
@@ -183,18 +181,18 @@ func (s *shard[V]) add(d digest) *tenant[V] {
 	if len(s.tenants) >= s.most {
 		s.evict()
 	}
-	s.tenants[d.a] = &tenant[V]{b: d.b}
+	s.tenants[d] = new(tenant[V])
 	return s.use(d)
 }
 
 // evict evicts one of a few tenants: the one that nobody has asked for longest.
 func (s *shard[V]) evict() {
 	const few = 8
-	var idle uint64
+	var idle digest
 	seen, used := 0, uint64(math.MaxUint64)
-	for a, x := range s.tenants { // in random order
+	for d, x := range s.tenants { // in random order
 		if x.used < used {
-			idle, used = a, x.used
+			idle, used = d, x.used
 		}
 		if seen++; seen == few {
 			break
