@@ -72,8 +72,9 @@ func inserts(name string) []string {
 		return []string{"admit/holds.lua", "admit/adjustments.lua", "admit/adjust.lua"}
 	case "lease/lease.lua":
 		return []string{
-			"lease/idle.lua", "lease/record.lua", "lease/grant.lua", "lease/share.lua",
-			"lease/queue.lua", "lease/operations.lua",
+			"lease/idle.lua", "lease/record.lua", "lease/grant.lua", "lease/share.lua", "lease/queue.lua",
+			"lease/drop.lua", "lease/expire.lua", "lease/extend.lua", "lease/evict.lua", "lease/acquire.lua",
+			"lease/renew.lua", "lease/release.lua", "lease/force.lua", "lease/list.lua",
 		}
 	}
 	return nil
@@ -153,7 +154,7 @@ func insert(names []string, at string) string {
 	word := "if"
 	for _, name := range names {
 		if base(name) == at {
-			return read(name)
+			return expand(read(name), func(at string) string { return insert(names, at) })
 		}
 		text := read(name)
 		if body := partOf(text, at); body != "" {

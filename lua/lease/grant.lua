@@ -1,19 +1,15 @@
--- The functions of grants: weights in use at the nodes, new holders. Only steps that may grant define
--- them.
+-- The functions of grants: weights in use at the nodes, new holders.
 
--- limit_at returns the limit that holds at a level. A waiter whose weight is above a lowered limit
--- runs alone.
-local function limit_at(levels, i)
-  local newest = places > 0 and string.match(get('w:' .. levels[i]) or '', '^%d+')
-  return math.max((newest or levels[i + 2]) + 0, levels[i + 1] + 0)
-end
-
--- has_room tells whether levels fit at one node, or at every node if node is nil.
+-- has_room tells whether levels fit at one node, or at every node if node is nil. The limit that holds
+-- is that of the newest caller, but a waiter whose weight is above a lowered limit runs alone.
 local function has_room(levels, node)
   for i = 1, #levels, 3 do
-    if (not node or node == levels[i]) and
-      (get('u:' .. levels[i]) or 0) + levels[i + 1] > limit_at(levels, i) then
-      return false
+    if not node or node == levels[i] then
+      local newest = scope.places > 0 and string.match(get('w:' .. levels[i]) or '', '^%d+')
+      local limit = math.max((newest or levels[i + 2]) + 0, levels[i + 1] + 0)
+      if (get('u:' .. levels[i]) or 0) + levels[i + 1] > limit then
+        return false
+      end
     end
   end
   return true
@@ -23,14 +19,15 @@ local function add_weight(levels, sign)
   for i = 1, #levels, 3 do
     local field = 'u:' .. levels[i]
     local n = (get(field) or 0) + sign * levels[i + 1]
-    fields[field], changed[field] = n ~= 0 and string.format('%.0f', n), true
+    scope.fields[field], scope.changed[field] = n ~= 0 and string.format('%.0f', n), true
   end
 end
 
 local function grant(id, place, request, lease, levels)
-  token = now > token + 0 and at or text(token + 1)
-  put(1, now + lease, id)
-  holders = holders + 1
+  scope.token = scope.now > scope.token + 0 and scope.at or text(scope.token + 1)
+  put(1, scope.now + lease, id)
+  scope.holders = scope.holders + 1
   add_weight(levels, 1)
-  fields[id], changed[id] = place .. ' ' .. token .. ' ' .. at .. ' ' .. request, true
+  scope.fields[id] = place .. ' ' .. scope.token .. ' ' .. scope.at .. ' ' .. request
+  scope.changed[id] = true
 end

@@ -73,13 +73,14 @@
 -- those of the background; since.
 --
 -- Commands, strings, tables and captured variables cost most of a run. So the commonest steps return
--- before the functions of the others exist, and what nobody asks for is neither read nor written.
+-- before any function exists, a step defines only the functions that it may need, and these share one
+-- table, scope. What nobody asks for is neither read nor written.
 --
 -- The script returns its reply, and true if the records are no hash any more.
 --
 -- A line of two dashes, a colon and a name stands for the file of that name in lua/lease.
 
-local call, operation, id = redis.call, ARGV[1], ARGV[2]
+local operation, id = ARGV[1], ARGV[2]
 local named = id and string.find(id, '/', 1, true)
 
 -- names are the fields that the operation reads in any case. levels is what an acquire asks for: a
@@ -105,7 +106,7 @@ elseif operation ~= 'list' then
 end
 local values = call('HMGET', KEYS[2], unpack(names))
 
-local scope, expired = values[1], false
+local known, expired = values[1], false
 
 local function scope_text(at, ahead, token, hold, holders, earliest_end, latest_end)
   return at .. ',' .. ahead .. ',' .. token .. ',' .. hold .. ',' .. holders .. ',' .. earliest_end ..
@@ -115,9 +116,9 @@ end
 -- Long numbers stay text until they change, which saves printing them.
 local last, ahead, token, hold, holders = '0', '0', '0', '0', 0
 local earliest_end, latest_end, queue = 0, 0, ''
-if scope then
+if known then
   last, ahead, token, hold, holders, earliest_end, latest_end, queue =
-    string.match(scope, '^(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)(.*)')
+    string.match(known, '^(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)(.*)')
   if last - now > ahead + 0 then
     ahead = string.format('%.0f', last - now)
   end
@@ -127,49 +128,65 @@ if scope then
 end
 --: idle
 
-local at = text(now)
--- fields caches the hash, false for a missing field. It is written at the end.
-local fields, changed = {}, {}
+-- scope is what the functions below know and change. fields caches the hash, false for a missing field;
+-- changed marks what the end writes of it.
+local scope = {
+  now = now, at = text(now), token = token, hold = hold, holders = holders,
+  earliest_end = earliest_end, latest_end = latest_end,
+  ticket = 0, nodes = 0, places = 0, evicted_until = 0, since = 0,
+  fields = {}, changed = {},
+  -- Every key lives until five minutes after latest_end. latest_end is set half a minute further than
+  -- needed, so that most runs set no TTL; touched marks the keys that may be new and need one.
+  touched = {false, false, false, false, false},
+}
 for i = 1, #names do
-  fields[names[i]] = values[i]
+  scope.fields[names[i]] = values[i]
 end
-local ticket, nodes, places, evicted_until, since = 0, 0, 0, 0, 0
 if queue ~= '' then
-  ticket, nodes, places, evicted_until, since = string.match(queue, '(%d+),(%d+),(%d+),(%d+),(%d+)')
-  nodes, places, evicted_until, since = nodes + 0, places + 0, evicted_until + 0, since + 0
-end
-
--- Every key lives until five minutes after latest_end. latest_end is set half a minute further than
--- needed, so that most runs set no TTL; touched marks the keys that may be new and need one.
-local touched = {false, false, false, false, false}
-
--- put adds a member to the holders or to patience, or moves its end. It returns 1 if it is new.
-local function put(key, ends, member)
-  local milliseconds = math.floor(ends / 1000)
-  if earliest_end == 0 or milliseconds < earliest_end then
-    earliest_end = milliseconds
-  end
-  if milliseconds >= latest_end then
-    latest_end, touched = milliseconds + 30000, {true, true, true, true, true}
-  end
-  touched[key] = touched[key] or (key == 1 and holders or places) == 0
-  return call('ZADD', KEYS[key], text(ends), member)
+  local ticket, nodes, places, evicted_until, since =
+    string.match(queue, '(%d+),(%d+),(%d+),(%d+),(%d+)')
+  scope.ticket, scope.nodes, scope.places = ticket, nodes + 0, places + 0
+  scope.evicted_until, scope.since = evicted_until + 0, since + 0
 end
 
 local reply = {}
 --: record
-if idle and scope and operation == 'renew' then
-  renew()
-else
+if not known or expired or operation ~= 'renew' then -- a renewal leaves the queues as they are
 --: grant
+
+-- fair returns the functions of fair queueing, which the first step at an inner node defines.
+local shares = nil
+local function fair()
+  if not shares then
 --: share
+  end
+  return shares
+end
+
 --: queue
---: operations
-  if places > 0 and next(moved) then
+--: drop
+  if not known then -- without its hash no holder or waiter can be served
+    call('DEL', KEYS[1], KEYS[3], KEYS[4], KEYS[5])
+  elseif expired then
+--: expire
+  end
+  if operation == 'acquire' then
+--: extend
+--: acquire
+  elseif operation == 'release' then
+--: release
+  elseif operation == 'force' then
+--: evict
+--: force
+  elseif operation == 'list' then
+--: list
+  end
+  if scope.places > 0 and scope.moved and next(scope.moved) then
     local kept, gone = {'HSET', KEYS[5]}, {'HDEL', KEYS[5]}
-    for field in pairs(moved) do
-      if accounts[field] then
-        kept[#kept + 1], kept[#kept + 2] = field, string.format('%.0f', accounts[field])
+    for field in pairs(scope.moved) do
+      local value = scope.accounts[field]
+      if value then
+        kept[#kept + 1], kept[#kept + 2] = field, string.format('%.0f', value)
       else
         gone[#gone + 1] = field
       end
@@ -181,25 +198,30 @@ else
     end
   end
 end
+if operation == 'renew' then
+--: extend
+--: renew
+end
 
-if places == 0 and since > 0 then
+if scope.places == 0 and scope.since > 0 then
   call('DEL', KEYS[3], KEYS[5])
 end
-if holders + places == 0 then
-  if scope then
+if scope.holders + scope.places == 0 then
+  if known then
     call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
-    redis.pcall('SET', KEYS[2], token .. vacant, 'PX', token_lives)
+    redis.pcall('SET', KEYS[2], scope.token .. vacant, 'PX', token_lives)
   end
   return reply, true
 end
-scope = scope_text(at, ahead, token, hold, holders, earliest_end, latest_end)
-if places > 0 then
-  scope = scope ..
-    string.format('\n%s,%d,%d,%.0f,%.0f', ticket, nodes, places, evicted_until, since)
+local line = scope_text(scope.at, ahead, scope.token, scope.hold, scope.holders, scope.earliest_end,
+  scope.latest_end)
+if scope.places > 0 then
+  line = line .. string.format('\n%s,%d,%d,%.0f,%.0f', scope.ticket, scope.nodes, scope.places,
+    scope.evicted_until, scope.since)
 end
-local kept, gone = {'HSET', KEYS[2], 'scope', scope, nil, nil, nil, nil}, {'HDEL', KEYS[2], nil, nil}
-for field in pairs(changed) do
-  local value = fields[field]
+local kept, gone = {'HSET', KEYS[2], 'scope', line, nil, nil, nil, nil}, {'HDEL', KEYS[2], nil, nil}
+for field in pairs(scope.changed) do
+  local value = scope.fields[field]
   if value then
     kept[#kept + 1], kept[#kept + 2] = field, value
   else
@@ -210,9 +232,9 @@ call(unpack(kept))
 if #gone > 2 then
   call(unpack(gone))
 end
-for key, new in pairs(touched) do
-  if new and (key == 2 or (key == 1 and holders or places) > 0) then
-    local ttl = latest_end - math.floor(now / 1000) + token_lives
+for key, new in pairs(scope.touched) do
+  if new and (key == 2 or (key == 1 and scope.holders or scope.places) > 0) then
+    local ttl = scope.latest_end - math.floor(now / 1000) + token_lives
     call('PEXPIRE', KEYS[key], string.format('%.0f', ttl))
   end
 end

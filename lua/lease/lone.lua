@@ -12,7 +12,7 @@
 -- Returns     the reply, or its one value. nil if lua/lease/lease.lua decides
 
 local function lone(KEYS, key, ARGV, at, last, now, stamp)
-  local call, operation, records = redis.call, ARGV[at], KEYS[key + 1]
+  local operation, records = ARGV[at], KEYS[key + 1]
   local value = call('MGET', records)[1] -- unlike GET, it finds nothing in a hash and does not fail
   if operation == 'acquire' then
     local token = take(records, value, stamp, ARGV[at + 4], ARGV[last])

@@ -2,22 +2,23 @@
 -- account is in microseconds of a weight of 1, or of a hundredth of the parent's limit if that is
 -- above 100. So no account reaches its bound within 2.5 years without an idle moment.
 
--- accounts caches the key, false for a missing field. It is written at the end.
+-- accounts caches the key, false for a missing field. moved marks what the end writes of it.
 local accounts, moved = {}, {}
+scope.accounts, scope.moved = accounts, moved
 
 local function account(field)
   if accounts[field] == nil then
-    local value = since > 0 and call('HGET', KEYS[5], field)
+    local value = scope.since > 0 and call('HGET', KEYS[5], field)
     accounts[field] = value and value + 0
   end
   return accounts[field]
 end
 
 local function set_account(field, value)
-  if since == 0 then
-    since, touched[5] = now, true
+  if scope.since == 0 then
+    scope.since, scope.touched[5] = scope.now, true
     call('DEL', KEYS[5]) -- Redis may have lost the scope alone
-    accounts.since, moved.since = now, true -- keeps the key, and so its time to live
+    accounts.since, moved.since = scope.now, true -- keeps the key, and so its time to live
   end
   value = value and math.min(value, 8000000000000000)
   if account(field) ~= value then
@@ -60,7 +61,7 @@ local function rank_at(child, r, parent, limit)
   local class = class_of(r)
   local field, clock = class.account .. child, account(class.clock .. parent) or 0
   local used = (get('u:' .. child) or 0) + 0
-  local held = cost(hold, used + weight, limit, share)
+  local held = cost(scope.hold, used + weight, limit, share)
   local own = math.max(account(field) or clock, clock - 2 * held)
   if used < floor then
     set_account(field, math.min(own, clock))
@@ -73,10 +74,10 @@ end
 -- charge adds a lease that has ended to the accounts of its nodes.
 local function charge(r)
   local class = class_of(r)
-  for i = 4, since > 0 and #r.levels or 0, 3 do
+  for i = 4, scope.since > 0 and #r.levels or 0, 3 do
     local field, weight, share = class.account .. r.levels[i], terms(r, r.levels[i])
     local own = account(field) or account(class.clock .. r.levels[i - 3]) or 0
-    local held = now - math.max(r.granted + 0, since)
+    local held = scope.now - math.max(r.granted + 0, scope.since)
     set_account(field, own + cost(held, weight, r.levels[i - 1] + 0, share))
   end
 end
@@ -89,7 +90,7 @@ local function advance(r)
     local node, parent = r.levels[i], r.levels[i - 3]
     local weight, share = terms(r, node)
     local clock = (account(class.account .. node) or 0) +
-      math.floor(cost(hold, weight, r.levels[i - 1] + 0, share) / 2)
+      math.floor(cost(scope.hold, weight, r.levels[i - 1] + 0, share) / 2)
     local ranked = string.find(get('n:' .. node) or '', ' [13]') -- and not below its floor
     if ranked and clock > (account(class.clock .. parent) or 0) then
       set_account(class.clock .. parent, clock)
@@ -106,3 +107,20 @@ local function advance(r)
     end
   end
 end
+
+-- settle_idle closes the accounts of a node that neither waits nor holds, or keeps them as debts while
+-- they are ahead of the clock.
+local function settle_idle(node, parent)
+  for _, class in ipairs({front, rear}) do
+    local own, debts = account(class.account .. node), '~' .. parent .. class.debt
+    if own and own > (account(class.clock .. parent) or 0) and
+      call('ZLEXCOUNT', KEYS[3], '[' .. debts, '(' .. debts .. ':') < 64 + scope.holders + scope.places then
+      call('ZADD', KEYS[3], '0', string.format('%s%016.0f %s', debts, own, node))
+      scope.touched[3] = true -- the key may be new
+    elseif own then
+      set_account(class.account .. node, false)
+    end
+  end
+end
+
+shares = {rank_at = rank_at, charge = charge, advance = advance, settle_idle = settle_idle}

@@ -1,3 +1,5 @@
+local call = redis.call
+
 -- text prints a time, a token or a ticket. ".." rounds to 14 digits, and %.0f takes twice as long as
 -- %d, whose argument may have 32 bits.
 local function text(number)
