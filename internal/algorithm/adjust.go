@@ -1,14 +1,5 @@
 package algorithm
 
-// raise raises the limit of a charge by what its adjustments say. It reports whether the key is to
-// be seeded first.
-func (c *Charge) raise(now int64) (unseeded bool) {
-	q := QuotaOf(c.Limit)
-	c.Raised = c.Adjustments.find(now)
-	c.Limit = q.Raised(c.Raised, nil)
-	return c.Seeds && c.Adjustments.seeded <= now
-}
-
 // adjust does what the Adjustment of a charge on a Quota says, and returns the verdict of the
 // operation.
 func (c *Charge) adjust(now int64, op Operation) (verdict int64, changed bool) {
@@ -49,7 +40,7 @@ func (c *Charge) correct(now int64) (verdict int64, changed bool) {
 		return AdjustedBefore, false
 	case k.Raise != 0 && k.Ends <= now:
 		return RaiseEnded, false
-	case c.Raised+k.Raise > MaxCount:
+	case a.at(now)+k.Raise > MaxCount:
 		return RaisedTooFar, false
 	}
 	q = QuotaOf(q.Raised(a.add(now, k), nil))

@@ -152,8 +152,8 @@ func (c *Calendar) period(now int64) (start, finish int64) {
 	if c.every <= Hour {
 		return c.hourOrMinute(t)
 	}
-	// The first guess is at most one period late. The loops step to the right period.
-	k := c.count(t)
+	// The first guess is off by few periods. The loops step to the right one.
+	k := int((now - c.origin().UnixMicro()) / c.every.mean())
 	for c.begin(k) > now {
 		k--
 	}
@@ -205,34 +205,6 @@ func change(in *time.Location, from, to int64) int64 {
 	return from + direction*same
 }
 
-// count returns roughly the number of periods from the origin to t.
-func (c *Calendar) count(t time.Time) int {
-	anchor := c.origin()
-	switch c.every {
-	case Month:
-		return (t.Year()-anchor.Year())*12 + int(t.Month()-anchor.Month())
-	case Year:
-		return t.Year() - anchor.Year()
-	}
-	days := int(midnight(t).Sub(midnight(anchor)) / (24 * time.Hour))
-	if c.every == Week {
-		return floorDiv(days, 7)
-	}
-	return days
-}
-
-func floorDiv(a, b int) int {
-	if a < 0 {
-		return (a - b + 1) / b
-	}
-	return a / b
-}
-
-// midnight returns the date of t in UTC, where all days have the same length.
-func midnight(t time.Time) time.Time {
-	return time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, time.UTC)
-}
-
 // origin returns the anchor, or a day that begins a year, a month and a week.
 func (c *Calendar) origin() time.Time {
 	if c.anchor.IsZero() {
@@ -252,7 +224,7 @@ func (c *Calendar) begin(k int) int64 {
 	case Week:
 		day += 7 * k
 	case Month:
-		year, month = year+floorDiv(int(month)-1+k, 12), time.Month(((int(month)-1+k)%12+12)%12+1)
+		year, month, _ = time.Date(year, month+time.Month(k), 1, 0, 0, 0, 0, time.UTC).Date()
 		day = min(day, daysIn(year, month))
 	case Year:
 		year += k

@@ -33,8 +33,6 @@ type Kept struct {
 	Adjusts     bool
 	Seeds       bool        // the key is to be seeded before it is charged
 	Adjustment  *Adjustment // of Adjust and AtLeast; empty for Ask
-	// Raised is by how much the adjustments raise the limit now. Run sets it, and raises Limit.
-	Raised int64
 	// Held is how many units of the state were held before. Run sets it.
 	Held int64
 }

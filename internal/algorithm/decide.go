@@ -18,17 +18,12 @@ func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, ch
 	}
 	head := len(reply)
 	reply = append(reply, 0)
-	switch terms.Operation {
-	case Settle:
-		r.settle(charges)
-	case Renew:
-		r.renew(charges)
-	case Adjust, AtLeast, Ask:
-		r.adjust(&charges[0])
-	case Give:
-		r.give(charges)
-	default:
+	if !terms.Operation.Corrects() {
 		reply = r.decide(charges, reply)
+	} else {
+		for i := range charges {
+			r.correct(i, &charges[i])
+		}
 	}
 	reply[head] = r.verdict
 	return reply, r.changed
@@ -42,6 +37,7 @@ type run struct {
 	kept              bool // most requests have nothing beside their states
 	verdict           int64
 	violated, changed uint32 // a bit for each charge
+	denied            bool   // by a charge that is no shadow
 }
 
 // decide checks every charge, then commits every charge, all or nothing, and appends the replies.
@@ -54,7 +50,7 @@ func (r *run) decide(charges []Charge, reply []int64) []int64 {
 	if r.kept {
 		findHeld(charges, reply[head:])
 	}
-	if r.Operation != Peek && (r.violated == 0 || r.isAdmitted(charges)) {
+	if r.Operation != Peek && !r.denied {
 		r.commit(charges, reply[head:])
 	}
 	if r.kept {
@@ -94,7 +90,8 @@ func findHeld(charges []Charge, reply []int64) {
 func (r *run) raise(charges []Charge) (unseeded bool) {
 	for i := range charges {
 		if c := &charges[i]; c.Kept != nil && c.Adjusts {
-			unseeded = c.raise(r.now) || unseeded
+			c.Limit = QuotaOf(c.Limit).Raised(c.Adjustments.find(r.now), nil)
+			unseeded = unseeded || c.Seeds && c.Adjustments.seeded <= r.now
 		}
 	}
 	return unseeded
@@ -105,20 +102,6 @@ func (r *run) expire(charges []Charge) {
 	room := maxExpired
 	for i := range charges {
 		if c := &charges[i]; c.Kept != nil && c.HoldFor > 0 && c.expire(r.now, &room) {
-			r.changed |= 1 << i
-		}
-	}
-}
-
-// give refunds the charges. The verdict is the number of those that got a refund.
-func (r *run) give(charges []Charge) {
-	for i := range charges {
-		c := &charges[i]
-		if c.Limit.Find(c.State, r.now) {
-			r.changed |= 1 << i
-		}
-		if c.Limit.Give(c.State, c.Cost, c.Receipt) {
-			r.verdict++
 			r.changed |= 1 << i
 		}
 	}
@@ -138,6 +121,7 @@ func (r *run) check(charges []Charge, reply []int64) []int64 {
 		c.end = len(reply) - head
 		if must && !c.Limit.Fits(c.State, c.Cost, r.Terms) {
 			r.violated |= 1 << i
+			r.denied = r.denied || !c.Shadow
 		}
 	}
 	r.verdict = int64(r.violated)
@@ -153,16 +137,6 @@ func (r *run) multiply(charges []Charge) {
 			r.violated |= 1 << i
 		}
 	}
-}
-
-// isAdmitted reports whether only shadows are violated.
-func (r *run) isAdmitted(charges []Charge) bool {
-	for i := range charges {
-		if r.violated&(1<<i) != 0 && !charges[i].Shadow {
-			return false
-		}
-	}
-	return true
 }
 
 // commit charges what fits, and writes the receipts into the reply.
@@ -181,33 +155,27 @@ func (r *run) commit(charges []Charge, reply []int64) {
 	}
 }
 
-// settle ends the holds of the charges and corrects what was spent. Bit i of the verdict is set if
-// the hold of charge i had ended before.
-func (r *run) settle(charges []Charge) {
-	for i := range charges {
-		ended, changed := charges[i].settle(r.now)
-		if ended {
-			r.verdict |= 1 << i
+// correct does to charge i what an operation says whose reply is the verdict alone.
+func (r *run) correct(i int, c *Charge) {
+	var ended, changed bool
+	switch r.Operation {
+	case Give:
+		changed = c.Limit.Find(c.State, r.now)
+		if c.Limit.Give(c.State, c.Cost, c.Receipt) {
+			r.verdict++
+			changed = true
 		}
-		if changed {
-			r.changed |= 1 << i
-		}
+	case Settle:
+		ended, changed = c.settle(r.now)
+	case Renew:
+		ended = c.renew(r.now)
+	default:
+		r.verdict, changed = c.adjust(r.now, r.Operation)
 	}
-}
-
-// renew prolongs the holds of the charges. The verdict is that of settle.
-func (r *run) renew(charges []Charge) {
-	for i := range charges {
-		if ended := charges[i].renew(r.now); ended {
-			r.verdict |= 1 << i
-		}
+	if ended {
+		r.verdict |= 1 << i
 	}
-}
-
-// adjust does what the Adjustment of the one charge says.
-func (r *run) adjust(c *Charge) {
-	verdict, changed := c.adjust(r.now, r.Operation)
-	if r.verdict = verdict; changed {
-		r.changed |= 1
+	if changed {
+		r.changed |= 1 << i
 	}
 }

@@ -116,6 +116,6 @@ func beside(c *request.Charge, k *algorithm.Kept, hold string) *algorithm.Kept {
 		k.Adjustments = new(algorithm.Adjustments)
 	}
 	k.Hold, k.HoldFor, k.Units, k.Correction = hold, c.HoldFor, c.Units, c.Correction
-	k.Adjusts, k.Seeds, k.Adjustment, k.Raised = c.Adjusts, c.Seeds, c.Adjustment, 0
+	k.Adjusts, k.Seeds, k.Adjustment = c.Adjusts, c.Seeds, c.Adjustment
 	return k
 }
