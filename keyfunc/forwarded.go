@@ -89,19 +89,7 @@ func parameterValue(s string) (value, rest string, ok bool) {
 		value = strings.TrimRight(s[:end], " \t")
 		return value, s[end:], value != "" && !strings.ContainsAny(value, "\" \t\\")
 	}
-	var b strings.Builder
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			if i++; i < len(s) {
-				b.WriteByte(s[i])
-			}
-		case '"':
-			rest = strings.TrimLeft(s[i+1:], " \t")
-			return b.String(), rest, rest == "" || rest[0] == ';'
-		default:
-			b.WriteByte(s[i])
-		}
-	}
-	return "", "", false
+	value, rest, ok = quoted(s)
+	rest = strings.TrimLeft(rest, " \t")
+	return value, rest, ok && (rest == "" || rest[0] == ';')
 }

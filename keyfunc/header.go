@@ -41,24 +41,33 @@ func Header(name string) (Func, error) {
 // unquote returns the content of a string of structured fields (RFC 9651, section 3.3.3), without
 // its parameters. Any other value is its own content.
 func unquote(value string) string {
-	if !strings.HasPrefix(value, `"`) {
+	content, rest, ok := quoted(value)
+	if !ok || content == "" || rest != "" && rest[0] != ';' {
 		return value
 	}
-	var content []byte
-	for i := 1; i < len(value); i++ {
-		switch c := value[i]; {
-		case c == '\\' && i+1 < len(value):
-			i++
-			content = append(content, value[i])
-		case c == '"' && len(content) > 0 && (i+1 == len(value) || value[i+1] == ';'):
-			return string(content)
-		case c == '"':
-			return value
+	return content
+}
+
+// quoted returns the content of a quoted string (RFC 9110, section 5.6.4) with which s begins, and what
+// follows it.
+func quoted(s string) (content, rest string, ok bool) {
+	if !strings.HasPrefix(s, `"`) {
+		return "", "", false
+	}
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			if i++; i < len(s) {
+				b.WriteByte(s[i])
+			}
+		case '"':
+			return b.String(), s[i+1:], true
 		default:
-			content = append(content, c)
+			b.WriteByte(s[i])
 		}
 	}
-	return value
+	return "", "", false
 }
 
 // header returns the value of a header that has exactly one line. The name must be canonical.

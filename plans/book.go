@@ -170,20 +170,18 @@ func (b *Book) know(ctx context.Context, tenant string) (*state, error) {
 func (b *Book) Plan(
 	outermost func(*http.Request) (string, error), inner ...func(*http.Request) (string, error),
 ) func(*http.Request) (core.Plan, error) {
+	tenants := append([]func(*http.Request) (string, error){outermost}, inner...)
 	return func(r *http.Request) (core.Plan, error) {
-		first, err := outermost(r)
-		if err != nil {
-			return nil, err
-		}
-		var names []string
-		for _, tenant := range inner {
+		var room [inlinePlans]string
+		names := room[:0]
+		for _, tenant := range tenants {
 			name, err := tenant(r)
 			if err != nil {
 				return nil, err
 			}
 			names = append(names, name)
 		}
-		return b.For(r.Context(), first, names...)
+		return b.For(r.Context(), names[0], names[1:]...)
 	}
 }
 

@@ -112,18 +112,21 @@ func (n *names) unknown(path string, p Plan) error {
 		limits = append(limits, Then(name)...)
 	}
 	var faults []fault
-	unknown := func(kind, name string, known []string) {
-		if of, _, _ := strings.Cut(name, "/"); !slices.Contains(known, of) {
-			faults = append(faults, fault{path + kind + name, "is of no plan"})
-		}
+	for _, name := range without(sortedKeys(p.Limits), limits) {
+		faults = append(faults, fault{path + "limits." + name, "is of no plan"})
 	}
-	for _, name := range sortedKeys(p.Limits) {
-		unknown("limits.", name, limits)
-	}
-	for _, name := range sortedKeys(p.Caps) {
-		unknown("caps.", name, n.caps)
+	for _, name := range without(sortedKeys(p.Caps), n.caps) {
+		faults = append(faults, fault{path + "caps." + name, "is of no plan"})
 	}
 	return joined("", faults, nil)
+}
+
+// without returns the names that are not among the known ones, whatever their models.
+func without(names, known []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		of, _, _ := strings.Cut(name, "/")
+		return slices.Contains(known, of)
+	})
 }
 
 // addNames adds the names of limits or caps.
@@ -137,37 +140,30 @@ func addNames[T any](all map[string]bool, named map[string]T) {
 // check returns an error if a plan of a Set lacks one of the names, or has another.
 func (n *names) check(set *Set) error {
 	var faults []fault
-	for _, name := range set.Names() {
-		p := set.plans[name]
-		faults = append(faults, missing("plans."+name+".limits", n.limits, p.Limits,
-			"its limit, unlimited or deny")...)
-		faults = append(faults, missing("plans."+name+".caps", n.caps, p.Caps, "its limit")...)
-	}
-	now := namesOf(set)
-	other := func(kind string, known, now []string) {
-		for _, name := range now {
-			if !slices.Contains(known, name) {
-				faults = append(faults, fault{"plans",
-					fmt.Sprintf("have the %s %s, which was not there when the program started", kind, name)})
-			}
+	for _, plan := range set.Names() {
+		p := set.plans[plan]
+		path := "plans." + plan
+		for _, name := range without(n.limits, sortedKeys(p.Limits)) {
+			faults = append(faults, fault{path + ".limits", fmt.Sprintf(
+				"do not name %s, which another plan names: write its limit, unlimited or deny", name)})
+		}
+		for _, name := range without(n.caps, sortedKeys(p.Caps)) {
+			faults = append(faults, fault{path + ".caps", fmt.Sprintf(
+				"do not name %s, which another plan names: write its limit", name)})
 		}
 	}
-	other("limit", n.limits, now.limits)
-	other("cap", n.caps, now.caps)
-	other("limit", n.kept, now.kept)
+	now := namesOf(set)
+	limits := without(slices.Concat(now.limits, now.kept), slices.Concat(n.limits, n.kept))
+	for _, name := range limits {
+		faults = append(faults, fault{"plans", "have the limit " + name + newName})
+	}
+	for _, name := range without(now.caps, n.caps) {
+		faults = append(faults, fault{"plans", "have the cap " + name + newName})
+	}
 	return joined("", faults, nil)
 }
 
-// missing returns a fault for each name that a plan does not have.
-func missing[T any](path string, names []string, has map[string]T, write string) (faults []fault) {
-	for _, name := range names {
-		if _, ok := has[name]; !ok {
-			faults = append(faults, fault{path,
-				fmt.Sprintf("do not name %s, which another plan names: write %s", name, write)})
-		}
-	}
-	return faults
-}
+const newName = ", which was not there when the program started"
 
 // Names returns the names of the limits and the caps that the plans have now, without models and
 // without those of Then and KeptName, in alphabetic order. They are fixed from then on: a Set is

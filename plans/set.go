@@ -33,6 +33,7 @@ type Set struct {
 // change it.
 type plan struct {
 	Plan                                // whose Subscribed limits are Calendars
+	written    Plan                     // as it was given
 	name       string                   // is empty for an Override
 	subscribed map[string]core.Calendar // the Subscribed ones
 	of         *plan                    // of the Set, if this one is for some anchors
@@ -43,7 +44,7 @@ type plan struct {
 
 // newPlan returns a plan that shares nothing with p.
 func newPlan(p Plan, name string) *plan {
-	made := &plan{Plan: p.clone(), name: name}
+	made := &plan{Plan: p.clone(), written: p.clone(), name: name}
 	for name, limit := range made.Limits {
 		if s, ok := limit.(Subscribed); ok {
 			if made.subscribed == nil {
@@ -54,15 +55,6 @@ func newPlan(p Plan, name string) *plan {
 		}
 	}
 	return made
-}
-
-// source returns a copy of the Plan that a plan was made of.
-func (p *plan) source() Plan {
-	source := p.clone()
-	for name, c := range p.subscribed {
-		source.Limits[name] = Subscribed{c}
-	}
-	return source
 }
 
 // NewSet returns a Set, or every fault of the configuration at once. A fault names its field as the
@@ -84,7 +76,7 @@ func (s *Set) Plan(name string) (Plan, bool) {
 	if !ok {
 		return Plan{}, false
 	}
-	return p.source(), true
+	return p.written.clone(), true
 }
 
 // compile returns a set, or faults. named are the names of the limits that stand in a file, by path.

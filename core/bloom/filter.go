@@ -153,16 +153,8 @@ func (f *Filter) ask(ctx context.Context, items []string, add bool) (found []boo
 		}
 	}
 	step := max(1, stepBits/f.shape.Hashes)
-	var asked []bloom.Item
-	if len(items) == 1 {
-		one := new(struct { // in one allocation
-			asked [1]bloom.Item
-			found [1]bool
-		})
-		asked, found = one.asked[:0], one.found[:0]
-	} else {
-		asked, found = make([]bloom.Item, 0, min(step, len(items))), make([]bool, 0, len(items))
-	}
+	asked := make([]bloom.Item, 0, min(step, len(items)))
+	found = make([]bool, 0, len(items))
 	for len(items) > 0 {
 		n := min(step, len(items))
 		asked = asked[:0]
