@@ -38,15 +38,13 @@ func BearerToken() Func {
 	}
 }
 
-// isToken68 reports whether s is a token68 of RFC 9110, section 11.2. RFC 6750 calls it b64token.
+// token68 has the characters of a token68 of RFC 9110, section 11.2.
+const token68 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/"
+
+// isToken68 reports whether s is a token68. RFC 6750 calls it b64token.
 func isToken68(s string) bool {
 	s = strings.TrimRight(s, "=")
-	other := func(c rune) bool {
-		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
-		digit := c >= '0' && c <= '9'
-		return !letter && !digit && !strings.ContainsRune("-._~+/", c)
-	}
-	return s != "" && !strings.ContainsFunc(s, other)
+	return s != "" && strings.Trim(s, token68) == ""
 }
 
 // Cookie returns a Func whose key is a hash of a cookie's value, such as a session ID.

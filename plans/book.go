@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/watch"
 	"github.com/headgate/headgate/plans/internal/tenants"
 )
@@ -21,21 +22,21 @@ const grace = time.Second
 // Book gives tenants the limits of their plans. New makes it; the zero value is of no use. It is
 // safe for concurrent use and must not be copied.
 type Book struct {
-	cfg      Config
-	sets     *sets
-	resolver *resolver
-	store    overrides
-	tenants  *tenants.Table[*state]
+	cfg     Config
+	sets    *sets
+	store   overrides
+	tenants *tenants.Table[*state]
+	start   time.Time
+	pulse   deadline.Pulse
 
-	ctx     context.Context // of the goroutines
-	cancel  context.CancelFunc
+	cancel  context.CancelFunc // of the goroutines
 	running sync.WaitGroup
 }
 
 // New returns a Book, or every fault of the configuration and of its file at once. It does not ask
 // Redis. Close ends its goroutines.
 func New(cfg Config) (*Book, error) {
-	b := &Book{cfg: cfg}
+	b := &Book{cfg: cfg, start: time.Now(), pulse: deadline.Pulse{Every: 10 * time.Millisecond}}
 	err := b.cfg.checkSource()
 	if err == nil {
 		b.sets, err = newSets(&b.cfg)
@@ -43,22 +44,19 @@ func New(cfg Config) (*Book, error) {
 	if err := errors.Join(append([]error{err}, b.cfg.complete()...)...); err != nil {
 		return nil, err
 	}
-	b.resolver = &resolver{cfg: &b.cfg, sets: b.sets, start: time.Now()}
-	b.resolver.pulse.Every = 10 * time.Millisecond
 	b.tenants = tenants.New(tenants.Config[*state]{
 		Max: b.cfg.MaxTenants, Retry: b.cfg.TTL, Patience: 2*b.cfg.Timeout + grace,
-		Learn: b.resolver.learn,
+		Learn: b.learn,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	b.ctx, b.cancel = ctx, cancel
+	b.cancel = cancel
 	if b.cfg.Client == nil {
 		b.store = newMemory()
 	} else {
-		feed := newFeed(&b.cfg, b.tenants.Changed, b.tenants.AllChanged)
+		feed := newFeed(&b.cfg, b.tenants)
 		b.store = feed
 		b.running.Go(func() { every(ctx, pollInterval, feed.poll) })
 	}
-	b.resolver.store = b.store
 	if b.cfg.File != "" {
 		b.running.Go(func() { every(ctx, watch.Interval, b.sets.look) })
 	}
@@ -126,7 +124,7 @@ func (b *Book) add(
 	if err != nil {
 		return nil, nil, err
 	}
-	own, override, err := b.resolver.planOf(set, s)
+	own, override, err := b.planOf(set, s)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/plans/internal/tenants"
 )
 
 const (
@@ -27,11 +28,9 @@ const (
 // they are.
 type feed struct {
 	cfg     *Config
-	client  redis.UniversalClient
-	changed func(tenant string) // is called for each tenant that has changed
-	all     func()              // is called if any tenant may have changed
-	prefix  string              // of the names of keys, with the hash tag
-	changes string              // the name of the list
+	tenants *tenants.Table[*state]
+	prefix  string // of the names of keys, with the hash tag
+	changes string // the name of the list
 	failing atomic.Bool
 
 	// Of the poll, which one goroutine calls.
@@ -39,11 +38,9 @@ type feed struct {
 	last    string // the newest change that is known; empty if there was none
 }
 
-func newFeed(cfg *Config, changed func(tenant string), all func()) *feed {
+func newFeed(cfg *Config, known *tenants.Table[*state]) *feed {
 	prefix := cfg.Prefix + ":{plans}:"
-	return &feed{
-		cfg: cfg, client: cfg.Client, changed: changed, all: all, prefix: prefix, changes: prefix + "ov1",
-	}
+	return &feed{cfg: cfg, tenants: known, prefix: prefix, changes: prefix + "ov1"}
 }
 
 // key is the name of an override. The other keys with this hash tag end in the tag of an algorithm
@@ -65,7 +62,7 @@ func (f *feed) healthy() bool { return !f.failing.Load() }
 func (f *feed) get(ctx context.Context, tenant string) (string, time.Duration, bool, error) {
 	var text *redis.StringCmd
 	var left *redis.DurationCmd
-	_, err := f.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+	_, err := f.cfg.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		text, left = pipe.Get(ctx, f.key(tenant)), pipe.PTTL(ctx, f.key(tenant))
 		return nil
 	})
@@ -102,7 +99,7 @@ func (f *feed) change(
 		string(o), rand.Text()+" "+tenant, maxChanges, changesTTL.Milliseconds(), text, end,
 	)}
 	cmd.SetFirstKeyPos(3)
-	if err := f.client.Process(ctx, cmd); err != nil {
+	if err := f.cfg.Client.Process(ctx, cmd); err != nil {
 		return false, err
 	}
 	n, err := cmd.Int64()
@@ -127,7 +124,7 @@ func (f *feed) poll(ctx context.Context) {
 
 // read reads the newest change, and all changes since the last one that is known.
 func (f *feed) read(ctx context.Context) error {
-	newest, err := f.client.LIndex(ctx, f.changes, 0).Result()
+	newest, err := f.cfg.Client.LIndex(ctx, f.changes, 0).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
@@ -139,7 +136,7 @@ func (f *feed) read(ctx context.Context) error {
 		if newest == "" {
 			break
 		}
-		if changes, err = f.client.LRange(ctx, f.changes, 0, last).Result(); err != nil {
+		if changes, err = f.cfg.Client.LRange(ctx, f.changes, 0, last).Result(); err != nil {
 			return err
 		}
 		if len(changes) < fewChanges || f.follows && slices.Contains(changes, f.last) {
@@ -154,24 +151,24 @@ func (f *feed) read(ctx context.Context) error {
 // known, or all tenants if that one is lost.
 func (f *feed) apply(changes []string) {
 	complete := f.follows && f.last == "" && len(changes) > 0 && len(changes) < maxChanges
-	var tenants []string
+	var changed []string
 	for _, c := range changes {
 		if f.follows && c == f.last {
 			complete = true
 			break
 		}
 		_, tenant, _ := strings.Cut(c, " ")
-		tenants = append(tenants, tenant)
+		changed = append(changed, tenant)
 	}
 	f.follows, f.last = true, ""
 	if len(changes) > 0 {
 		f.last = changes[0]
 	}
 	if !complete {
-		f.all()
+		f.tenants.AllChanged()
 		return
 	}
-	for _, tenant := range tenants {
-		f.changed(tenant)
+	for _, tenant := range changed {
+		f.tenants.Changed(tenant)
 	}
 }

@@ -7,20 +7,10 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/plans/internal/tenants"
 )
 
 const retryAfter = time.Second // after a failure
-
-// resolver learns which plan and which override a tenant has.
-type resolver struct {
-	cfg   *Config
-	sets  *sets
-	store overrides
-	start time.Time
-	pulse deadline.Pulse
-}
 
 // state is what is known of a tenant. It is immutable.
 type state struct {
@@ -37,49 +27,49 @@ type stored struct {
 	Override
 	replaces *plan         // the Override's own limits and caps; nil if it has none
 	text     string        // as it is stored
-	until    time.Duration // when it ends, by resolver.now; 0 is never
+	until    time.Duration // when it ends, by Book.now; 0 is never
 }
 
 // now is a time that never goes back.
-func (r *resolver) now() time.Duration { return time.Since(r.start) }
+func (b *Book) now() time.Duration { return time.Since(b.start) }
 
 // holds reports whether there is an override that has not ended. It reads the clock only if there
 // is one with an end.
-func (r *resolver) holds(o *stored) bool {
-	return o != nil && (o.until == 0 || r.now() < o.until)
+func (b *Book) holds(o *stored) bool {
+	return o != nil && (o.until == 0 || b.now() < o.until)
 }
 
 // learn learns about a tenant.
-func (r *resolver) learn(
+func (b *Book) learn(
 	ctx context.Context, tenant string, last *state, unchanged bool,
 ) (a tenants.Answer[*state]) {
 	if last == nil {
 		last = new(state)
 	}
 	s := &state{plan: last.plan, subscription: last.subscription, resolved: last.resolved}
-	a.Value, a.For = s, r.cfg.TTL-rand.N(r.cfg.TTL/10+1)
+	a.Value, a.For = s, b.cfg.TTL-rand.N(b.cfg.TTL/10+1)
 
-	override, err := r.readOverride(ctx, tenant, last.override)
+	override, err := b.readOverride(ctx, tenant, last.override)
 	if err != nil {
 		a.Failed, s.override = true, last.override
-		if r.store.healthy() { // otherwise the feed tells of it
-			r.cfg.tell(ctx, Event{Op: OpOverride, Tenant: tenant, Err: err})
+		if b.store.healthy() { // otherwise the feed tells of it
+			b.cfg.tell(ctx, Event{Op: OpOverride, Tenant: tenant, Err: err})
 		}
 	} else {
 		s.override = override
 	}
 	if s.override != nil && s.override.until > 0 {
-		a.For = min(a.For, max(0, s.override.until-r.now()))
+		a.For = min(a.For, max(0, s.override.until-b.now()))
 	}
-	set := r.sets.current.Load()
-	if r.holds(s.override) && s.override.Plan != "" && set.plans[s.override.Plan] == nil {
+	set := b.Set()
+	if b.holds(s.override) && s.override.Plan != "" && set.plans[s.override.Plan] == nil {
 		err := fmt.Errorf("%w: the override names %.80q", ErrUnknownPlan, s.override.Plan)
-		r.cfg.tell(ctx, Event{Op: OpOverride, Tenant: tenant, Err: err})
+		b.cfg.tell(ctx, Event{Op: OpOverride, Tenant: tenant, Err: err})
 	}
-	if unchanged && last.answered > r.now() {
+	if unchanged && last.answered > b.now() {
 		s.answered = last.answered // only the override is not known
 	} else {
-		a.Failed = !r.ask(ctx, tenant, s, set, a.For) || a.Failed
+		a.Failed = !b.ask(ctx, tenant, s, set, a.For) || a.Failed
 	}
 	if a.Failed {
 		a.For = min(a.For, retryAfter)
@@ -88,37 +78,37 @@ func (r *resolver) learn(
 }
 
 // ask asks Resolve for a tenant's plan, and reports whether it knows.
-func (r *resolver) ask(
+func (b *Book) ask(
 	ctx context.Context, tenant string, s *state, set *Set, ttl time.Duration,
 ) (known bool) {
-	if r.cfg.Subscription == nil {
+	if b.cfg.Subscription == nil {
 		return true
 	}
-	name, subscription, err := r.resolve(ctx, set, tenant)
+	name, subscription, err := b.resolve(ctx, set, tenant)
 	if err == nil {
 		s.plan, s.subscription = name, subscription
-		s.resolved, s.answered = true, r.now()+ttl
+		s.resolved, s.answered = true, b.now()+ttl
 		return true
 	}
-	if !s.resolved && r.cfg.OnFailure == OnFailureRefuse {
+	if !s.resolved && b.cfg.OnFailure == OnFailureRefuse {
 		s.err = err
 	}
-	r.cfg.tell(ctx, Event{Op: OpResolve, Tenant: tenant, Err: err})
+	b.cfg.tell(ctx, Event{Op: OpResolve, Tenant: tenant, Err: err})
 	return false
 }
 
 // resolve calls Config.Subscription, whose result it checks.
-func (r *resolver) resolve(
+func (b *Book) resolve(
 	ctx context.Context, set *Set, tenant string,
 ) (name string, known *subscription, err error) {
-	ctx, cancel := r.pulse.Within(ctx, r.cfg.Timeout, grace/2)
+	ctx, cancel := b.pulse.Within(ctx, b.cfg.Timeout, grace/2)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil { // nobody else could recover it in this goroutine
 			err = fmt.Errorf("plans: resolve: panic: %v", v)
 		}
 	}()
-	s, err := r.cfg.Subscription(ctx, tenant)
+	s, err := b.cfg.Subscription(ctx, tenant)
 	if err != nil {
 		return "", nil, fmt.Errorf("plans: resolve: %w", err)
 	}
@@ -134,15 +124,15 @@ func (r *resolver) resolve(
 }
 
 // readOverride returns the override of a tenant, or nil. It keeps the last one if that is stored.
-func (r *resolver) readOverride(
+func (b *Book) readOverride(
 	ctx context.Context, tenant string, last *stored,
 ) (*stored, error) {
-	if !r.store.healthy() {
+	if !b.store.healthy() {
 		return nil, errors.New("plans: read override: Redis does not answer")
 	}
-	ctx, cancel := r.pulse.Within(ctx, r.cfg.Timeout, grace/2)
+	ctx, cancel := b.pulse.Within(ctx, b.cfg.Timeout, grace/2)
 	defer cancel()
-	text, left, is, err := r.store.get(ctx, tenant)
+	text, left, is, err := b.store.get(ctx, tenant)
 	if err != nil {
 		return nil, fmt.Errorf("plans: read override: %w", err)
 	}
@@ -158,19 +148,19 @@ func (r *resolver) readOverride(
 		s.replaces = newPlan(s.own(), "")
 	}
 	if left > 0 {
-		s.until = r.now() + left
+		s.until = b.now() + left
 	}
 	return s, nil
 }
 
 // planOf returns what holds for a tenant by a Set: its plan, or nil if it has none, and the limits
 // and caps of its override, or nil.
-func (r *resolver) planOf(set *Set, s *state) (own, override *plan, err error) {
-	if r.holds(s.override) {
+func (b *Book) planOf(set *Set, s *state) (own, override *plan, err error) {
+	if b.holds(s.override) {
 		override = s.override.replaces
 		own = set.plans[s.override.Plan]
 	}
-	name := r.name(s)
+	name := b.name(s)
 	if own == nil {
 		own = set.plans[name]
 	}
@@ -178,7 +168,7 @@ func (r *resolver) planOf(set *Set, s *state) (own, override *plan, err error) {
 	case own != nil:
 	case s.err != nil:
 		return nil, nil, s.err
-	case name != "" && r.cfg.OnFailure == OnFailureRefuse:
+	case name != "" && b.cfg.OnFailure == OnFailureRefuse:
 		return nil, nil, fmt.Errorf("%w: the Set has %.80q no longer", ErrUnknownPlan, name)
 	}
 	return own, override, nil

@@ -89,8 +89,8 @@ func subscriptionOf(set *Set, s Subscription) (*subscription, error) {
 }
 
 // name returns the name of the plan that a tenant has by a Set, without its override.
-func (r *resolver) name(s *state) string {
-	if sub := s.subscription; sub != nil && sub.next != "" && !r.cfg.Clock().Before(sub.renewal) {
+func (b *Book) name(s *state) string {
+	if sub := s.subscription; sub != nil && sub.next != "" && !b.cfg.Clock().Before(sub.renewal) {
 		return sub.next
 	}
 	return s.plan
@@ -105,7 +105,7 @@ func (b *Book) Subscription(ctx context.Context, tenant string) (now Subscriptio
 	if err != nil {
 		return now, err
 	}
-	own, _, err := b.resolver.planOf(set, s)
+	own, _, err := b.planOf(set, s)
 	if err != nil {
 		return now, err
 	}
@@ -114,7 +114,7 @@ func (b *Book) Subscription(ctx context.Context, tenant string) (now Subscriptio
 		return now, nil
 	}
 	now.Anchor = s.subscription.anchor
-	if next := s.subscription.next; next != "" && b.resolver.name(s) != next {
+	if next := s.subscription.next; next != "" && b.name(s) != next {
 		now.Next, now.Renewal = next, s.subscription.renewal
 	}
 	return now, nil
