@@ -316,10 +316,10 @@ func (p *inquiry) of(c *request.Charge) *charge {
 }
 
 // results fills in the decision, and its results for the charges that were laid out. Source is that
-// of the Gate's store. Those of failures rank above it, the strictest last.
+// of the Gate's store. The decision has the highest of its results: those of failures rank above
+// the store's, the strictest last.
 func (p *inquiry) results(d *Decision, charges []Charge, source Source) {
 	d.Allowed = p.admitted
-	d.Source = source
 	d.Cause = p.cause
 	d.resize(len(charges))
 	for i := range charges {

@@ -45,15 +45,8 @@ func (s *Store) decide(ctx context.Context, d *Decision) error {
 		if err := s.Servers.Do(ctx, &d.Call); err != nil {
 			return err
 		}
-		decided, err := d.Decode()
-		if err != nil {
+		if decided, err := d.Decode(); decided || err != nil {
 			return err
-		}
-		if decided {
-			if slot := d.requests[0].Slot; slot != nil && slot.Answered && !slot.Grant.Lone {
-				s.crowds.note(slot.Scope, true)
-			}
-			return nil
 		}
 	}
 	return ErrPeriod
@@ -165,7 +158,7 @@ func (d *Decision) decode() error {
 		reply = rest
 	}
 	if s := d.requests[0].Slot; s != nil && len(reply) > 0 {
-		return decodeSlot(s, reply)
+		return d.schema.decodeSlot(s, reply)
 	}
 	if len(reply) > 0 {
 		return trips.ErrReply

@@ -6,14 +6,14 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-func decodeSlot(s *request.Slot, reply []int64) error {
-	grant, err := decodeGrant(reply, &s.Request)
-	s.Grant, s.Answered = grant, err == nil
+func (s *schema) decodeSlot(slot *request.Slot, reply []int64) (err error) {
+	slot.Grant, err = s.decodeGrant(slot.Scope, &slot.Request, reply)
+	slot.Answered = err == nil
 	return err
 }
 
-// decodeGrant reads the reply to an acquire.
-func decodeGrant(n []int64, q *lease.Request) (lease.Grant, error) {
+// decodeGrant reads the reply to an acquire in a scope. If others hold slots there, it notes that.
+func (s *schema) decodeGrant(scope string, q *lease.Request, n []int64) (lease.Grant, error) {
 	if len(n) == 1 { // the token of a lone holder
 		used := make([]int64, len(q.Levels))
 		for i, l := range q.Levels {
@@ -26,6 +26,7 @@ func decodeGrant(n []int64, q *lease.Request) (lease.Grant, error) {
 	if len(n) != 6+len(q.Levels) {
 		return lease.Grant{}, trips.ErrReply
 	}
+	s.crowds.note(scope, true)
 	return lease.Grant{
 		Status: lease.Status(n[0]), Token: n[1], Position: n[2], Next: n[3],
 		Hold: n[4], Left: n[5], Used: n[6:],

@@ -43,7 +43,7 @@ func (l *Leases) bound(ctx context.Context, k *trips.Call) {
 
 // Acquire implements request.LeaseStore.
 func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (grant lease.Grant, err error) {
-	k := newOperation(l.store.schema)
+	k := l.store.newOperation()
 	defer k.release()
 	k.Acquires = q.ID
 	// A name may have an earlier holder, which the script for lone holders does not replace.
@@ -59,10 +59,7 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (gr
 		err = l.run(ctx, &k.Call)
 	}
 	if err == nil {
-		grant, err = decodeGrant(k.reply, &q)
-	}
-	if err == nil && !grant.Lone {
-		l.store.crowds.note(scope, true)
+		grant, err = l.store.decodeGrant(scope, &q, k.reply)
 	}
 	return grant, l.store.outcome(ctx, err)
 }
@@ -107,7 +104,7 @@ func (l *Leases) RenewAll(ctx context.Context, all []*request.Renewal, again boo
 
 // renewal returns the operation that renews leases.
 func (l *Leases) renewal(scope string, micros int64, ids []string) *operation {
-	k := newOperation(l.store.schema)
+	k := l.store.newOperation()
 	k.Insists = true
 	k.operate(scope, "renew", 1+len(ids), weightOf(ids))
 	k.int(micros)
@@ -117,7 +114,7 @@ func (l *Leases) renewal(scope string, micros int64, ids []string) *operation {
 
 // Release implements request.LeaseStore.
 func (l *Leases) Release(ctx context.Context, scope string, ids []string) error {
-	k := newOperation(l.store.schema)
+	k := l.store.newOperation()
 	defer k.release()
 	k.Insists, k.Releases = true, ids
 	if len(ids) == 1 && l.asksLone(ctx, scope) {
@@ -137,7 +134,7 @@ func (l *Leases) Release(ctx context.Context, scope string, ids []string) error 
 
 // Evict implements request.LeaseStore.
 func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
-	k := newOperation(l.store.schema)
+	k := l.store.newOperation()
 	defer k.release()
 	k.Insists = true
 	k.operate(scope, "force", len(ids), weightOf(ids))

@@ -29,25 +29,19 @@ type operation struct {
 	reply []int64
 }
 
-func newOperation(s *schema) *operation {
-	o, ok := s.operations.Get().(*operation)
-	if !ok {
-		o = new(operation)
-		o.Call = trips.NewCall(o)
-	}
-	o.schema, o.Lane = s, trips.Operations
+func (s *schema) newOperation() *operation {
+	o := s.operations.Get().(*operation)
+	o.Lane = trips.Operations
 	return o
 }
 
 // release lets the operation be used again.
 func (o *operation) release() {
-	if !o.Reset() {
-		return
+	if o.Reset() {
+		o.clear()
+		o.reply = nil
+		o.schema.operations.Put(o)
 	}
-	o.clear()
-	pool := &o.schema.operations
-	*o = operation{Call: o.Call, arguments: o.arguments}
-	pool.Put(o)
 }
 
 // operate makes the call one of an operation with n arguments. It writes the KEYS of the operation,
@@ -74,11 +68,10 @@ func (o *operation) leave(scope, id string) {
 	o.name(" " + id + " ")
 }
 
-// operateLone makes the call one of a script for lone holders. It writes the one key.
+// operateLone makes the new call one of a script for lone holders. It writes the one key.
 func (o *operation) operateLone(s *trips.Script, scope string) {
 	o.script, o.Outermost = s, o.schema.outermost(scope)
 	o.Weight = loneWeight
-	o.clear()
 	o.name(scope + recordsSuffix)
 }
 

@@ -19,6 +19,7 @@ type schema struct {
 	decisions, operations, questions sync.Pool
 
 	serverTime atomic.Int64 // when a calendar's period was last found to have passed
+	crowds     crowds
 }
 
 // scripts are those that a Store runs.
@@ -61,6 +62,11 @@ func newSchema(cfg *Config) *schema {
 		d := new(Decision)
 		d.Call = trips.NewCall(d)
 		return d
+	}
+	s.operations.New = func() any {
+		o := &operation{schema: s}
+		o.Call = trips.NewCall(o)
+		return o
 	}
 	if cfg.Script != nil {
 		s.scripts = newScripts(cfg.Script)

@@ -17,7 +17,6 @@ type Store struct {
 	Servers *trips.Servers // to which its calls go
 
 	*schema
-	crowds crowds
 }
 
 // New returns a Store. It sends nothing.
