@@ -98,7 +98,7 @@ func (a *Adjustment) fault() error {
 	switch {
 	case a.Policy == nil || a.Policy.own == nil:
 		return a.bad("Policy is missing, or not made by NewPolicy")
-	case a.Key.outer == 0:
+	case a.Key.in.Outer == 0:
 		return a.bad("Key is missing")
 	case a.ID == "" || len(a.ID) > maxAdjustmentID:
 		return a.bad("ID has %d bytes: it must have 1 to %d", len(a.ID), maxAdjustmentID)

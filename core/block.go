@@ -162,7 +162,7 @@ func (b *Blocklist) change(
 func (b *Blocklist) send(
 	ctx context.Context, key Key, ask func(*request.Request, *algorithm.Block),
 ) (*request.Charge, error) {
-	if key.outer == 0 {
+	if key.in.Outer == 0 {
 		return nil, fmt.Errorf("%w: it is missing", ErrKey)
 	}
 	block := b.policy.own.current().(*algorithm.Block) // as NewBlocklist has checked

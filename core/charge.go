@@ -82,7 +82,7 @@ type charge struct {
 }
 
 // key returns the key that the caller charged.
-func (c *charge) key() Key { return Key{c.Key, c.Outer, c.KeyHash, c.given} }
+func (c *charge) key() Key { return Key{c.Key, c.given} }
 
 // answered reports whether a store has decided the charge.
 func (c *charge) answered() bool { return c.Reply != nil }
@@ -178,7 +178,7 @@ func check(charges []Charge) error {
 		case a.Cost < NoCost:
 			return fmt.Errorf("%w: the cost of charge %d (%s) is %d",
 				ErrCharge, i, a.Policy.name, a.Cost)
-		case a.Key.outer == 0:
+		case a.Key.in.Outer == 0:
 			return fmt.Errorf("%w: charge %d (%s) has no key", ErrKey, i, a.Policy.name)
 		}
 		for j := range charges[:i] {
@@ -218,7 +218,7 @@ func (p *inquiry) add(a *Charge) error {
 		return nil
 	}
 	for at := range p.wire {
-		if c := &p.wire[at]; c.Key == a.Key.path && c.Suffix == from.kind.Suffix {
+		if c := &p.wire[at]; c.Path == a.Key.in.Path && c.Suffix == from.kind.Suffix {
 			p.place = append(p.place, int8(at))
 			return c.join(a, from)
 		}
@@ -299,9 +299,7 @@ func (c *charge) at(key Key, from *limit, current algorithm.Limit) {
 	c.from = from
 	c.given = key.given
 	c.Kind = &from.kind
-	c.Key = key.path
-	c.Outer = key.outer
-	c.KeyHash = key.sum
+	c.Key = key.in
 	c.Limit = current
 }
 

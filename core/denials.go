@@ -268,7 +268,7 @@ func (c *denialCache) set(charges []Charge) *[2]atomic.Pointer[pastDenial] {
 		if a.Policy == nil {
 			continue // an error, which is not remembered
 		}
-		h = (h^a.Key.sum^a.Policy.hash)*denialMixing + uint64(a.units())
+		h = (h^a.Key.in.KeyHash^a.Policy.hash)*denialMixing + uint64(a.units())
 	}
 	return &c.sets[h%denialSets]
 }
@@ -276,7 +276,7 @@ func (c *denialCache) set(charges []Charge) *[2]atomic.Pointer[pastDenial] {
 // of reports whether the charges are those that were denied, whatever their limits are.
 func (k *pastDenial) of(charges []Charge) bool {
 	return slices.EqualFunc(k.charges, charges, func(a, b Charge) bool {
-		return a.Policy == b.Policy && a.Key.path == b.Key.path &&
+		return a.Policy == b.Policy && a.Key.in.Path == b.Key.in.Path &&
 			a.units() == b.units() && a.Clamp == b.Clamp
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/headgate/headgate/internal/request"
 )
 
 // ErrKey is wrapped by the errors of an unusable key.
@@ -25,10 +27,8 @@ const (
 // charges that share it. A decision on the zero value is an error. A Key is immutable, comparable
 // and safe for concurrent use.
 type Key struct {
-	path  string // {outermost}:inner:inner, every part escaped
-	outer int    // length of {outermost}
-	sum   uint64 // hash of path; few other paths have the same
-	given string // the parts, each behind its length, if path holds a hash of one
+	in    request.Key // its path is {outermost}:inner:inner, every part escaped
+	given string      // the parts, each behind its length, if path holds a hash of one
 }
 
 // NewKey returns a key of 1 to 8 parts. A part may hold any bytes and must not be empty. Different
@@ -46,16 +46,16 @@ func NewKey(outermost string, inner ...string) (Key, error) {
 	}
 	var room [128]byte // of the stack, where most paths fit
 	b := append(appendPart(append(room[:0], '{'), outermost), '}')
-	k := Key{outer: len(b)}
+	k := Key{in: request.Key{Outer: len(b)}}
 	for i, part := range inner {
 		if part == "" {
 			return Key{}, fmt.Errorf("%w: its part %d is empty", ErrKey, i+2)
 		}
 		b = appendPart(append(b, ':'), part)
 	}
-	k.path = string(b)
-	k.sum = maphash.String(hashes, k.path)
-	if strings.Contains(k.path, hashMark) {
+	k.in.Path = string(b)
+	k.in.KeyHash = maphash.String(hashes, k.in.Path)
+	if strings.Contains(k.in.Path, hashMark) {
 		for _, part := range append([]string{outermost}, inner...) {
 			k.given += strconv.Itoa(len(part)) + ":" + part
 		}
@@ -65,7 +65,9 @@ func NewKey(outermost string, inner ...string) (Key, error) {
 
 // keyAt returns the key of a path. Its Parts are not known if the path holds a hash.
 func keyAt(path string) Key {
-	return Key{path: path, outer: strings.IndexByte(path, '}') + 1, sum: maphash.String(hashes, path)}
+	return Key{in: request.Key{
+		Path: path, Outer: strings.IndexByte(path, '}') + 1, KeyHash: maphash.String(hashes, path),
+	}}
 }
 
 // Parts returns the parts of the key as NewKey was given them, outermost first. It is nil for the
@@ -76,10 +78,10 @@ func (k Key) Parts() (parts []string) {
 		n, _ := strconv.Atoi(size) // NewKey wrote it
 		parts, rest = append(parts, tail[:n]), tail[n:]
 	}
-	if parts != nil || k.path == "" || strings.Contains(k.path, hashMark) {
+	if parts != nil || k.in.Path == "" || strings.Contains(k.in.Path, hashMark) {
 		return parts
 	}
-	for part := range strings.SplitSeq(k.path[1:k.outer-1]+k.path[k.outer:], ":") {
+	for part := range strings.SplitSeq(k.in.Path[1:k.in.Outer-1]+k.in.Path[k.in.Outer:], ":") {
 		plain, err := url.PathUnescape(part)
 		if err != nil {
 			return nil // the key is that of another program
@@ -90,7 +92,7 @@ func (k Key) Parts() (parts []string) {
 }
 
 // String returns the key as the names of Redis keys hold it.
-func (k Key) String() string { return k.path }
+func (k Key) String() string { return k.in.Path }
 
 // hashes is the seed by which this process hashes names. Nobody can choose names of equal hashes.
 var hashes = maphash.MakeSeed()

@@ -125,7 +125,7 @@ func (g *Gate) seed(ctx context.Context, p *inquiry, r *request.Request) error {
 		if c.from != asked.Policy.own {
 			asked.Limit = c.from.own
 		}
-		call := g.ledgers.Call(ctx, c.from.policy, c.Charge.Key+c.Suffix, func(ctx context.Context) error {
+		call := g.ledgers.Call(ctx, c.from.policy, c.Path+c.Suffix, func(ctx context.Context) error {
 			return g.askLedger(ctx, asked)
 		})
 		if slices.Contains(r.Charges, &c.Charge) {

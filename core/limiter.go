@@ -21,7 +21,7 @@ type Limiter struct {
 func NewLimiter(g *Gate, policies ...*Policy) (*Limiter, error) {
 	charges := make([]Charge, len(policies))
 	for i, p := range policies {
-		charges[i] = Charge{Policy: p, Key: Key{path: "{x}", outer: 3}}
+		charges[i] = Charge{Policy: p, Key: keyAt("{x}")}
 	}
 	if err := check(charges); err != nil {
 		return nil, err

@@ -25,7 +25,8 @@ func probeRequest() (func(outermost string) request.Request, error) {
 	kind := request.KindOf(":probe", limit)
 	return func(outermost string) request.Request {
 		return request.Request{Op: algorithm.Decide, Charges: []*request.Charge{{
-			Kind: kind, Key: outermost + ":ping", Outer: len(outermost), Limit: limit, Units: 1, Cost: limit.Cost(1),
+			Kind: kind, Key: request.Key{Path: outermost + ":ping", Outer: len(outermost)},
+			Limit: limit, Units: 1, Cost: limit.Cost(1),
 		}}}
 	}, nil
 }

@@ -85,10 +85,8 @@ func (g *Gate) watch(p *inquiry, d *Decision, charges []Charge, start time.Time)
 			g.thresholds.See(threshold.Sighting[watched]{
 				Owner: watched{policy, c.key()}, ID: c.StateHash() ^ policy.hash,
 				Percents: policy.thresholds, Bits: bits,
-				State: threshold.State{
-					Key: c.Charge.Key, Outer: c.Outer, KeyHash: c.KeyHash, Suffix: c.Suffix,
-				},
-				Used: r.Used, Limit: r.Limit, Span: span, Asked: start,
+				State: threshold.State{Key: c.Key, Suffix: c.Suffix},
+				Used:  r.Used, Limit: r.Limit, Span: span, Asked: start,
 			})
 		}
 	}

@@ -135,7 +135,8 @@ func probe(outermost string) request.Request {
 	limit := core.Must(algorithm.NewTokenBucket(1, time.Second, 1))
 	kind := request.KindOf(":probe", limit)
 	return request.Request{Op: algorithm.Peek, Charges: []*request.Charge{{
-		Kind: kind, Key: outermost + ":ping", Outer: len(outermost), Limit: limit, Units: 1, Cost: limit.Cost(1),
+		Kind: kind, Key: request.Key{Path: outermost + ":ping", Outer: len(outermost)},
+		Limit: limit, Units: 1, Cost: limit.Cost(1),
 	}}}
 }
 

@@ -62,7 +62,7 @@ func (s *Store) find(d *decision, now int64, r *request.Request) error {
 		c.Limit = algorithm.At(c.Limit, now)
 		e := s.of(c).record(c)
 		if e == nil {
-			e = &record{key: c.Key, suffix: c.Suffix}
+			e = &record{key: c.Path, suffix: c.Suffix}
 			d.fresh |= 1 << i
 		}
 		d.records[i] = e

@@ -60,7 +60,7 @@ func (e *record) spent(now int64) float64 {
 // record returns the record of the state of a charge, or nil.
 func (s *shard) record(c *request.Charge) *record {
 	e := s.keys[c.StateHash()]
-	for e != nil && (e.key != c.Key || e.suffix != c.Suffix) {
+	for e != nil && (e.key != c.Path || e.suffix != c.Suffix) {
 		e = e.next
 	}
 	return e

@@ -44,7 +44,7 @@ func (b *batch) Command() trips.Command {
 func (b *batch) keyNames() {
 	b.int(int64(len(b.keys)))
 	for _, c := range b.keys {
-		b.name(b.schema.prefix + c.Key + c.Stored)
+		b.name(b.schema.prefix + c.Path + c.Stored)
 	}
 }
 
@@ -82,7 +82,7 @@ func (b *batch) continues(first, i int) bool {
 
 // beginsKey reports whether charge i is on another key than the one before it.
 func (e *entry) beginsKey(i int) bool {
-	return i == 0 || e.request.Charges[i-1].Key != e.request.Charges[i].Key
+	return i == 0 || e.request.Charges[i-1].Path != e.request.Charges[i].Path
 }
 
 // asks returns the entry's operation and bound in the script.
@@ -162,12 +162,12 @@ func (b *batch) alone(r *request.Request) {
 	b.keyNames()
 	for _, c := range b.keys {
 		if c.HoldFor > 0 {
-			b.name(b.schema.prefix + c.Key + c.Suffix + request.HoldsSuffix)
+			b.name(b.schema.prefix + c.Path + c.Suffix + request.HoldsSuffix)
 		}
 	}
 	for _, c := range b.keys {
 		if c.Adjusts {
-			b.name(b.schema.prefix + c.Key + c.Suffix + request.AdjustmentsSuffix)
+			b.name(b.schema.prefix + c.Path + c.Suffix + request.AdjustmentsSuffix)
 		}
 	}
 	if r.Slot != nil {

@@ -14,7 +14,7 @@ import (
 // beside each other.
 func plainBuckets(charges []*request.Charge) bool {
 	for i, c := range charges {
-		sameKey := func(o *request.Charge) bool { return o.Key == c.Key }
+		sameKey := func(o *request.Charge) bool { return o.Path == c.Path }
 		if c.Bucket == "" || i > 1 && !sameKey(charges[i-1]) && slices.ContainsFunc(charges[:i], sameKey) {
 			return false
 		}

@@ -215,7 +215,7 @@ func TestBatchOfRefundsIsBounded(t *testing.T) {
 			var charges []*request.Charge
 			for j := range algorithm.MaxCharges {
 				charges = append(charges, &request.Charge{
-					Kind: request.KindOf(fmt.Sprint(":", i, ":", j), limit), Key: "k", Outer: 1, Limit: limit, Reply: []int64{0, 0, 1},
+					Kind: request.KindOf(fmt.Sprint(":", i, ":", j), limit), Key: request.Key{Path: "k", Outer: 1}, Limit: limit, Reply: []int64{0, 0, 1},
 				})
 			}
 			callers.Go(func() {

@@ -47,7 +47,7 @@ func (s *Store) outcome(ctx context.Context, err error) error {
 
 // Reset implements request.Store.
 func (s *Store) Reset(ctx context.Context, c *request.Charge) error {
-	name, holds := s.Prefix+c.Key+c.Stored, s.Prefix+c.Key+c.Suffix+request.HoldsSuffix
+	name, holds := s.Prefix+c.Path+c.Stored, s.Prefix+c.Path+c.Suffix+request.HoldsSuffix
 	answer := answerName(s.Prefix, c)
 	args := s.clocked([]any{c.Label})
 	return s.outcome(ctx, s.Servers.Within(ctx, func(ctx context.Context) error {
@@ -60,7 +60,7 @@ func (s *Store) Reset(ctx context.Context, c *request.Charge) error {
 
 // answerName returns the name of the answer that is kept beside the state of a charge.
 func answerName(prefix string, c *request.Charge) string {
-	return prefix + c.Key + c.Suffix + request.AnswerSuffix
+	return prefix + c.Path + c.Suffix + request.AnswerSuffix
 }
 
 // Answer implements request.Store. A script asks, because a client may read from replicas, which may

@@ -80,15 +80,20 @@ func (k *Kind) Bare() *Kind {
 	return &bare
 }
 
+// Key is whose limit a charge counts against.
+type Key struct {
+	Path    string // its outermost part first
+	Outer   int    // length of the outermost part, its braces included
+	KeyHash uint64 // of Path
+}
+
 // Charge is a cost on one state, and what a store made of it.
 type Charge struct {
 	*Kind
-	Key     string // the key's path, its outermost part first
-	Outer   int    // length of the outermost part, its braces included
-	KeyHash uint64 // of Key
-	Limit   algorithm.Limit
-	Units   int64
-	Cost    algorithm.Cost // of the units, under the limit
+	Key
+	Limit algorithm.Limit
+	Units int64
+	Cost  algorithm.Cost // of the units, under the limit
 
 	Correction *algorithm.Correction // of Settle and Renew
 	Adjustment *algorithm.Adjustment // of Adjust and AtLeast; empty for Ask
@@ -101,11 +106,11 @@ type Charge struct {
 	Held   int64 // units of the state that are held, those of the charge included
 }
 
-// StateHash is a hash of Key and Suffix.
+// StateHash is a hash of Path and Suffix.
 func (c *Charge) StateHash() uint64 { return c.KeyHash ^ c.Hash }
 
 // Outermost is the part of the key that picks a hash slot.
-func (c *Charge) Outermost() string { return c.Key[:c.Outer] }
+func (k *Key) Outermost() string { return k.Path[:k.Outer] }
 
 // LabelOf returns the label of the states whose names end in suffix.
 func LabelOf(suffix string) string {

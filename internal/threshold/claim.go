@@ -127,9 +127,7 @@ func (c *claim[O]) ask(
 	op algorithm.Operation, suffix string, limit algorithm.Limit,
 ) request.Request {
 	return request.Request{Op: op, Charges: []*request.Charge{{
-		Kind: request.KindOf(suffix, limit),
-		Key:  c.State.Key, Outer: c.State.Outer, KeyHash: c.State.KeyHash,
-		Limit: limit, Units: 1, Cost: limit.Cost(1),
+		Kind: request.KindOf(suffix, limit), Key: c.State.Key, Limit: limit, Units: 1, Cost: limit.Cost(1),
 	}}}
 }
 

@@ -46,10 +46,8 @@ type Sighting[O any] struct {
 
 // State names a state as a request.Charge does.
 type State struct {
-	Key     string
-	Outer   int
-	KeyHash uint64
-	Suffix  string
+	Key    request.Key
+	Suffix string
 }
 
 // Reached returns a bit for each of the thresholds, in percent, that so much of a limit reaches.

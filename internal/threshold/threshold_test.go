@@ -65,7 +65,7 @@ func (p *process) spot(used, limit int64, span algorithm.Span) {
 	percents := []int{80, 90, 100}
 	p.See(threshold.Sighting[string]{
 		Owner: "owner", ID: 1, Percents: percents, Bits: threshold.Reached(percents, used, limit),
-		State: threshold.State{Key: "{k}", Outer: 3, KeyHash: 7, Suffix: ":p:w"},
+		State: threshold.State{Key: request.Key{Path: "{k}", Outer: 3, KeyHash: 7}, Suffix: ":p:w"},
 		Used:  used, Limit: limit, Span: span, Asked: time.Now(),
 	})
 }
