@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
 )
 
 // Config configures a Book.
@@ -101,6 +101,8 @@ func (cfg *Config) checkSource() error {
 	return nil
 }
 
+var inside = core.Inside(hub.Pass{})
+
 // complete fills in the defaults, and returns every fault of the other fields.
 func (cfg *Config) complete() (errs []error) {
 	fault := func(format string, args ...any) {
@@ -131,8 +133,8 @@ func (cfg *Config) complete() (errs []error) {
 		cfg.Clock = time.Now
 	}
 	cfg.Prefix = cmp.Or(cfg.Prefix, defaultPrefix)
-	if _, err := core.NewMemory(core.Config{Prefix: cfg.Prefix}); err != nil {
-		fault("%s", strings.TrimPrefix(err.Error(), "core: Config."))
+	if err := inside.CheckName(cfg.Prefix, 32); err != nil {
+		fault("Prefix %w", err)
 	}
 	cfg.MaxTenants = cmp.Or(cfg.MaxTenants, defaultTenants)
 	cfg.TTL, cfg.Timeout = cmp.Or(cfg.TTL, defaultTTL), cmp.Or(cfg.Timeout, defaultTimeout)

@@ -41,15 +41,14 @@ func joined(file string, faults []fault, lines map[string]int) error {
 
 // checkName returns the fault of a name, if it has one. Core knows what names are.
 func checkName(path, name string) []fault {
-	_, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.Unlimited{}})
-	if err == nil {
+	err := inside.CheckName(name, 64)
+	switch {
+	case err == nil:
 		return nil
-	}
-	text := strings.TrimPrefix(err.Error(), "core: PolicyConfig.Name ")
-	if name == "" {
+	case name == "":
 		return []fault{{path, "holds an empty name"}}
 	}
-	return []fault{{path, fmt.Sprintf("holds the name %.80q, which %s", name, text)}}
+	return []fault{{path, fmt.Sprintf("holds the name %.80q, which %v", name, err)}}
 }
 
 // maxModel is the longest name of a model in bytes.
