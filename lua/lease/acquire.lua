@@ -9,7 +9,10 @@ end
 local status, left, position, place, own_token = 0, 0, nil, nil, nil
 local r = scope.fields[id] and load_record(id)
 if r and r.token ~= '0' then
-  left, own_token = extend(id, r, r.lease) - now, r.token
+  left, own_token = extend(ends, id, r.granted, r.longest, r.lease) - now, r.token
+  if #ends > 2 then
+    call(unpack(ends))
+  end
 elseif r then
   place = r.place
   if place >= '5' and not background then
@@ -84,7 +87,7 @@ else
     scope.places = scope.places + put(4, now + math.abs(patience), id)
     position = waiters_before(place)
     scope.touched[3] = scope.touched[3] or position == 0 -- the key may be new
-    local first = position == 0 and head(leaf) == id
+    local first = position == 0 and (scope.nodes == 0 or head(leaf) == id)
     if first then
       refresh(levels)
     end

@@ -6,6 +6,23 @@ local function name_field(id, levels)
   return name and 'i:' .. levels[#levels - 2] .. '/' .. name
 end
 
+-- read_nodes reads at once what the hash has of the nodes of levels.
+local function read_nodes(levels)
+  local names = {nil, nil, nil, nil, nil}
+  for i = 1, #levels, 3 do
+    local n = #names
+    names[n + 1], names[n + 2] = 'u:' .. levels[i], 'w:' .. levels[i]
+    if i > 1 then
+      names[n + 3] = 'n:' .. levels[i]
+    end
+  end
+  for i, value in ipairs(call('HMGET', KEYS[2], unpack(names))) do
+    if scope.fields[names[i]] == nil then
+      scope.fields[names[i]] = value
+    end
+  end
+end
+
 local dropped_roots = {} -- where drop left room
 
 -- drop deletes a holder or a waiter. It returns 1 for a holder, 2 for a waiter or 0 for an unknown
@@ -13,6 +30,9 @@ local dropped_roots = {} -- where drop left room
 local function drop(id)
   local r, was, waited = load_record(id), 0, scope.places > 0
   if r then
+    if waited then
+      read_nodes(r.levels)
+    end
     if r.token ~= '0' then
       was, scope.holders = 1, scope.holders - 1
       call('ZREM', KEYS[1], id)

@@ -1,4 +1,25 @@
--- The functions of grants: weights in use at the nodes, new holders.
+-- The functions of grants: what an id asked for, weights in use at the nodes, new holders.
+
+-- load_record returns nil for an unknown id.
+local function load_record(id)
+  local record = get(id)
+  local place, number, granted, request, longest, lease, channel, terms, node, weight, limit, inner =
+    string.match(record or '',
+      '^(%S+) (%S+) (%S+) ((%S+) (%S+) (%S+) [^ ;]*;?(%S*) (%S+) (%S+) (%S+)(.*))$')
+  if not place then -- an id may name another field
+    return nil
+  end
+  local levels = {node, weight, limit}
+  if inner ~= '' then
+    for word in string.gmatch(inner, '%S+') do
+      levels[#levels + 1] = word
+    end
+  end
+  return {
+    place = place, token = number, granted = granted, request = request, longest = longest + 0,
+    lease = lease + 0, channel = channel, terms = terms, levels = levels,
+  }
+end
 
 -- has_room tells whether levels fit at one node, or at every node if node is nil. The limit that holds
 -- is that of the newest caller, but a waiter whose weight is above a lowered limit runs alone.
@@ -21,6 +42,12 @@ local function add_weight(levels, sign)
     local n = (get(field) or 0) + sign * levels[i + 1]
     scope.fields[field], scope.changed[field] = n ~= 0 and string.format('%.0f', n), true
   end
+end
+
+-- put adds a member to the holders or to patience, or moves its end. It returns 1 if it is new.
+local function put(key, ends, member)
+  reach(key, ends)
+  return call('ZADD', KEYS[key], text(ends), member)
 end
 
 local function grant(id, place, request, lease, levels)

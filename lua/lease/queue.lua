@@ -34,11 +34,21 @@ local function head(node, depth)
   end
 end
 
+-- full tells whether no waiter has room at a node where no node below it is ready. Each weighs at
+-- least 1.
+local function full(node)
+  if scope.nodes > 0 then
+    return false
+  end
+  local limit, used = string.match(get('w:' .. node) or '', '^%d+'), (get('u:' .. node) or 0) + 0
+  return not limit or used > 0 and used >= limit + 0
+end
+
 -- refresh queues the inner nodes of the levels at their parents, or removes them.
 local function refresh(levels)
   for i = #levels - 2, 4, -3 do
     local node, parent = levels[i], levels[i - 3]
-    local id, before, rank = head(node), get('n:' .. node), nil
+    local id, before, rank = not full(node) and head(node), get('n:' .. node), nil
     local r = id and load_record(id)
     if r and has_room(r.levels, node) then
       rank = parent .. ' ' .. fair().rank_at(node, r, parent, levels[i - 1] + 0)
@@ -64,7 +74,7 @@ end
 -- tells it of the grant.
 local function promote(node, own)
   for i = 0, 64 do
-    local id = head(node)
+    local id = not full(node) and head(node)
     local r = id and load_record(id)
     if not r or not has_room(r.levels) then
       return

@@ -1,5 +1,5 @@
--- The functions of ids that hold or wait. Redis may have lost the holders, so that put makes the key
--- anew.
+-- The functions of ids that hold or wait.
+
 local function get(field)
   local value = scope.fields[field]
   if value == nil then
@@ -9,8 +9,8 @@ local function get(field)
   return value
 end
 
--- put adds a member to the holders or to patience, or moves its end. It returns 1 if it is new.
-local function put(key, ends, member)
+-- reach lets the keys live long enough for an end of a holder or of patience.
+local function reach(key, ends)
   local milliseconds = math.floor(ends / 1000)
   if scope.earliest_end == 0 or milliseconds < scope.earliest_end then
     scope.earliest_end = milliseconds
@@ -21,28 +21,6 @@ local function put(key, ends, member)
   if (key == 1 and scope.holders or scope.places) == 0 then
     scope.touched[key] = true
   end
-  return call('ZADD', KEYS[key], text(ends), member)
-end
-
--- load_record returns nil for an unknown id.
-local function load_record(id)
-  local record = get(id)
-  local place, number, granted, request, longest, lease, channel, terms, node, weight, limit, inner =
-    string.match(record or '',
-      '^(%S+) (%S+) (%S+) ((%S+) (%S+) (%S+) [^ ;]*;?(%S*) (%S+) (%S+) (%S+)(.*))$')
-  if not place then -- an id may name another field
-    return nil
-  end
-  local levels = {node, weight, limit}
-  if inner ~= '' then
-    for word in string.gmatch(inner, '%S+') do
-      levels[#levels + 1] = word
-    end
-  end
-  return {
-    place = place, token = number, granted = granted, request = request, longest = longest + 0,
-    lease = lease + 0, channel = channel, terms = terms, levels = levels,
-  }
 end
 
 -- is_evicted tells whether an id that neither holds nor waits has an eviction mark.
