@@ -1,9 +1,12 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -78,13 +81,51 @@ func (g *Gate) Values() map[string]string {
 			return
 		}
 		if kept.IsAdjusted() {
-			values[key+suffix+request.AdjustmentsSuffix] = kept.Adjustments.Value()
+			values[key+suffix+request.AdjustmentsSuffix] = adjustmentsValue(kept.Adjustments)
 		}
 		if !kept.Holds.Empty() {
-			values[key+suffix+request.HoldsSuffix] = kept.Holds.Value()
+			values[key+suffix+request.HoldsSuffix] = holdsValue(kept.Holds)
 		}
 	})
 	return values
+}
+
+// adjustmentsValue returns the fields of the hash in Redis, in order.
+func adjustmentsValue(a *algorithm.Adjustments) string {
+	var fields []string
+	for id, ends := range a.IDs {
+		fields = append(fields, fmt.Sprintf("id:%s %d", id, ends))
+	}
+	if a.Seeded > 0 {
+		fields = append(fields, fmt.Sprint("seeded ", a.Seeded))
+	}
+	if a.Next > 0 {
+		raised := fmt.Sprint("raised ", a.Next)
+		for _, ends := range slices.Sorted(maps.Keys(a.Raises)) {
+			raised += fmt.Sprint(" ", ends, " ", a.Raises[ends])
+		}
+		fields = append(fields, raised)
+	}
+	slices.Sort(fields)
+	return strings.Join(fields, "\n")
+}
+
+// holdsValue returns the members of the sorted set in Redis, in order, each with its score.
+func holdsValue(h *algorithm.Holds) string {
+	var text strings.Builder
+	for _, total := range slices.SortedFunc(maps.Keys(h.Totals), func(a, b int64) int {
+		return cmp.Or(cmp.Compare(h.Totals[b], h.Totals[a]), cmp.Compare(a, b))
+	}) {
+		name := "held"
+		if total != 0 {
+			name += fmt.Sprint(" ", total)
+		}
+		fmt.Fprintln(&text, name, -h.Totals[total])
+	}
+	for _, one := range h.All {
+		fmt.Fprintln(&text, one.Text(), one.Until)
+	}
+	return text.String()
 }
 
 // Collide gives the keys of these policies the same hashes in memory.

@@ -5,7 +5,7 @@ package algorithm
 func (c *Charge) adjust(now int64, op Operation) (verdict int64, changed bool) {
 	switch op {
 	case Ask:
-		if c.Adjustments.seeded > now {
+		if c.Adjustments.Seeded > now {
 			return 0, false
 		}
 		return -now, false
@@ -18,7 +18,7 @@ func (c *Charge) adjust(now int64, op Operation) (verdict int64, changed bool) {
 // atLeast charges what is missing, and returns it.
 func (c *Charge) atLeast(now int64) (missing int64, changed bool) {
 	q, a, k := QuotaOf(c.Limit), c.Adjustments, c.Adjustment
-	if k.Seeds == SeedsFirst && a.seeded > now {
+	if k.Seeds == SeedsFirst && a.Seeded > now {
 		return 0, false
 	}
 	changed = q.Find(c.State, now)
@@ -27,7 +27,7 @@ func (c *Charge) atLeast(now int64) (missing int64, changed bool) {
 	q = QuotaOf(q.Raised(max(0, k.Units-q.Capacity()), nil)) // nothing is dropped or owed
 	changed = c.force(now, q, q.Cost(missing)) || changed
 	if k.Seeds != SeedsNot {
-		a.seeded = q.ends(c.State, now)
+		a.Seeded = q.ends(c.State, now)
 	}
 	return missing, changed
 }
@@ -36,7 +36,7 @@ func (c *Charge) atLeast(now int64) (missing int64, changed bool) {
 func (c *Charge) correct(now int64) (verdict int64, changed bool) {
 	q, a, k := QuotaOf(c.Limit), c.Adjustments, c.Adjustment
 	switch {
-	case a.ids[k.ID] > now:
+	case a.IDs[k.ID] > now:
 		return AdjustedBefore, false
 	case k.Raise != 0 && k.Ends <= now:
 		return RaiseEnded, false

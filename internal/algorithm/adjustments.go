@@ -1,10 +1,8 @@
 package algorithm
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // idsEnd is the time, in microseconds, of which ids are known until a multiple: so they end
@@ -39,15 +37,15 @@ const (
 
 // Adjustments are what is kept beside the state of a Quota. The zero value is none.
 type Adjustments struct {
-	seeded int64            // until then the key is seeded
-	raises map[int64]int64  // units by their end
-	ids    map[string]int64 // until when they are known
-	next   int64            // the first end of a raise or an id, 0 if there is none
+	Seeded int64            // until then the key is seeded
+	Raises map[int64]int64  // units by their end
+	IDs    map[string]int64 // until when they are known
+	Next   int64            // the first end of a raise or an id, 0 if there is none
 }
 
 // Empty reports whether there are none.
 func (a *Adjustments) Empty() bool {
-	return a == nil || a.seeded == 0 && len(a.raises)+len(a.ids) == 0
+	return a == nil || a.Seeded == 0 && len(a.Raises)+len(a.IDs) == 0
 }
 
 // Expires returns when none counts any more.
@@ -55,45 +53,21 @@ func (a *Adjustments) Expires() int64 {
 	if a.Empty() {
 		return 0
 	}
-	last := a.seeded
-	for ends := range a.raises {
+	last := a.Seeded
+	for ends := range a.Raises {
 		last = max(last, ends)
 	}
-	for _, ends := range a.ids {
+	for _, ends := range a.IDs {
 		last = max(last, ends)
 	}
 	return last
 }
 
-// Value returns the fields that a store keeps, in order.
-func (a *Adjustments) Value() string {
-	if a.Empty() {
-		return ""
-	}
-	var fields []string
-	add := func(format string, args ...any) { fields = append(fields, fmt.Sprintf(format, args...)) }
-	for id, ends := range a.ids {
-		add("id:%s %d", id, ends)
-	}
-	if a.seeded > 0 {
-		add("seeded %d", a.seeded)
-	}
-	if a.next > 0 {
-		raised := fmt.Sprint("raised ", a.next)
-		for _, ends := range slices.Sorted(maps.Keys(a.raises)) {
-			raised += fmt.Sprint(" ", ends, " ", a.raises[ends])
-		}
-		add("%s", raised)
-	}
-	slices.Sort(fields)
-	return strings.Join(fields, "\n")
-}
-
 // find drops what has ended and returns by how much the limit is raised.
 func (a *Adjustments) find(now int64) (raised int64) {
-	if a.next > 0 && a.next <= now {
-		maps.DeleteFunc(a.raises, func(ends, _ int64) bool { return ends <= now })
-		maps.DeleteFunc(a.ids, func(_ string, ends int64) bool { return ends <= now })
+	if a.Next > 0 && a.Next <= now {
+		maps.DeleteFunc(a.Raises, func(ends, _ int64) bool { return ends <= now })
+		maps.DeleteFunc(a.IDs, func(_ string, ends int64) bool { return ends <= now })
 		a.first()
 	}
 	return a.at(now)
@@ -101,7 +75,7 @@ func (a *Adjustments) find(now int64) (raised int64) {
 
 // at returns by how much the limit is raised at a time that is not in the past.
 func (a *Adjustments) at(time int64) (raised int64) {
-	for ends, units := range a.raises {
+	for ends, units := range a.Raises {
 		if ends > time {
 			raised += units
 		}
@@ -114,10 +88,10 @@ func (a *Adjustments) at(time int64) (raised int64) {
 func (a *Adjustments) tell(now int64, reply []int64) []int64 {
 	head := len(reply)
 	reply = append(reply, 0)
-	for _, ends := range slices.Sorted(maps.Keys(a.raises)) {
+	for _, ends := range slices.Sorted(maps.Keys(a.Raises)) {
 		if ends > now {
 			reply[head]++
-			reply = append(reply, ends-now, a.raises[ends])
+			reply = append(reply, ends-now, a.Raises[ends])
 		}
 	}
 	return reply
@@ -125,16 +99,16 @@ func (a *Adjustments) tell(now int64, reply []int64) []int64 {
 
 // first finds the first end.
 func (a *Adjustments) first() {
-	a.next = 0
+	a.Next = 0
 	see := func(ends int64) {
-		if a.next == 0 || ends < a.next {
-			a.next = ends
+		if a.Next == 0 || ends < a.Next {
+			a.Next = ends
 		}
 	}
-	for ends := range a.raises {
+	for ends := range a.Raises {
 		see(ends)
 	}
-	for _, ends := range a.ids {
+	for _, ends := range a.IDs {
 		see(ends)
 	}
 }
@@ -142,23 +116,23 @@ func (a *Adjustments) first() {
 // add notes an adjustment: its id, and by how much it raises the limit, which it returns. The script
 // does not look for the first end that is left when a raise is taken back, so that is as it was.
 func (a *Adjustments) add(now int64, k *Adjustment) (raised int64) {
-	if a.ids == nil {
-		a.ids, a.raises = make(map[string]int64), make(map[int64]int64)
+	if a.IDs == nil {
+		a.IDs, a.Raises = make(map[string]int64), make(map[int64]int64)
 	}
 	known, first := now+k.Keep, int64(0)
-	switch raised = max(k.Raise, -a.raises[k.Ends]); {
+	switch raised = max(k.Raise, -a.Raises[k.Ends]); {
 	case raised > 0:
 		known = max(known, k.Ends)
-		a.raises[k.Ends] += raised
+		a.Raises[k.Ends] += raised
 	case raised < 0:
-		first = a.next
-		if a.raises[k.Ends] += raised; a.raises[k.Ends] == 0 {
-			delete(a.raises, k.Ends)
+		first = a.Next
+		if a.Raises[k.Ends] += raised; a.Raises[k.Ends] == 0 {
+			delete(a.Raises, k.Ends)
 		}
 	}
-	a.ids[k.ID] = known - known%idsEnd + idsEnd
+	a.IDs[k.ID] = known - known%idsEnd + idsEnd
 	if a.first(); first > 0 {
-		a.next = min(a.next, first)
+		a.Next = min(a.Next, first)
 	}
 	return raised
 }

@@ -91,7 +91,7 @@ func (r *run) raise(charges []Charge) (unseeded bool) {
 	for i := range charges {
 		if c := &charges[i]; c.Kept != nil && c.Adjusts {
 			c.Limit = QuotaOf(c.Limit).Raised(c.Adjustments.find(r.now), nil)
-			unseeded = unseeded || c.Seeds && c.Adjustments.seeded <= r.now
+			unseeded = unseeded || c.Seeds && c.Adjustments.Seeded <= r.now
 		}
 	}
 	return unseeded

@@ -3,9 +3,7 @@ package algorithm
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 )
 
 // Hold is the units of one charge that go back at a time, unless they are settled or the hold is
@@ -26,8 +24,8 @@ func (h *Hold) Text() string {
 
 // Holds are those of one state, the first to end first. The zero value is none.
 type Holds struct {
-	all    []Hold
-	totals map[int64]int64 // units that are held, by totalOf
+	All    []Hold
+	Totals map[int64]int64 // units that are held, by totalOf
 }
 
 // totalOf returns in which total of Holds a charge counts that has this receipt. Charges of one
@@ -42,18 +40,18 @@ func totalOf(l Limit, receipt int64) int64 {
 // units returns how many units are held that count now, given the reply to a charge of the state.
 func (s *Holds) units(l Limit, reply []int64) int64 {
 	if f, ok := l.(*FixedWindow); ok {
-		return s.totals[reply[3]-f.width+1] // the receipt of the window that the reply is about
+		return s.Totals[reply[3]-f.width+1] // the receipt of the window that the reply is about
 	}
-	return s.totals[0]
+	return s.Totals[0]
 }
 
 // note adds to a total, or takes some away if units are below 0.
 func (s *Holds) note(total, units int64) {
-	if s.totals == nil {
-		s.totals = make(map[int64]int64)
+	if s.Totals == nil {
+		s.Totals = make(map[int64]int64)
 	}
-	if s.totals[total] += units; s.totals[total] == 0 {
-		delete(s.totals, total)
+	if s.Totals[total] += units; s.Totals[total] == 0 {
+		delete(s.Totals, total)
 	}
 }
 
@@ -81,45 +79,27 @@ func compareHolds(a, b Hold) int {
 }
 
 func (s *Holds) add(h Hold) {
-	at, found := slices.BinarySearchFunc(s.all, h, compareHolds)
+	at, found := slices.BinarySearchFunc(s.All, h, compareHolds)
 	if !found {
-		s.all = slices.Insert(s.all, at, h)
+		s.All = slices.Insert(s.All, at, h)
 	}
 }
 
 // find returns the index of a hold that has not ended, or -1.
 func (s *Holds) find(now int64, h Hold) int {
-	return slices.IndexFunc(s.all, func(o Hold) bool {
+	return slices.IndexFunc(s.All, func(o Hold) bool {
 		h.Until = o.Until
 		return o == h && o.Until > now
 	})
 }
 
 // Empty reports whether there are none.
-func (s *Holds) Empty() bool { return s == nil || len(s.all) == 0 }
+func (s *Holds) Empty() bool { return s == nil || len(s.All) == 0 }
 
 // Expires returns when the last of them ends.
 func (s *Holds) Expires() int64 {
 	if s.Empty() {
 		return 0
 	}
-	return s.all[len(s.all)-1].Until
-}
-
-// Value returns the members of the sorted set that a store keeps, in order, each with its score.
-func (s *Holds) Value() string {
-	var text strings.Builder
-	for _, total := range slices.SortedFunc(maps.Keys(s.totals), func(a, b int64) int {
-		return cmp.Or(cmp.Compare(s.totals[b], s.totals[a]), cmp.Compare(a, b))
-	}) {
-		name := "held"
-		if total != 0 {
-			name += fmt.Sprint(" ", total)
-		}
-		fmt.Fprintln(&text, name, -s.totals[total])
-	}
-	for _, h := range s.all {
-		fmt.Fprintln(&text, h.Text(), h.Until)
-	}
-	return text.String()
+	return s.All[len(s.All)-1].Until
 }

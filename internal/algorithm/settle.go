@@ -18,8 +18,8 @@ func (c *Charge) expire(now int64, room *int) (changed bool) {
 		each = (int(min(l.most, maxRewritten)) + entriesPerHold - 1) / entriesPerHold
 	}
 	n := 0
-	for ; n < min(len(c.Holds.all), *room/each) && c.Holds.all[n].Until <= now; n++ {
-		h := &c.Holds.all[n]
+	for ; n < min(len(c.Holds.All), *room/each) && c.Holds.All[n].Until <= now; n++ {
+		h := &c.Holds.All[n]
 		cost := h.Cost
 		if h.Denominator != c.Limit.Denominator() {
 			cost.Fraction = 0
@@ -27,7 +27,7 @@ func (c *Charge) expire(now int64, room *int) (changed bool) {
 		changed = c.release(now, cost, h) || changed
 		c.Holds.note(totalOf(c.Limit, h.Receipt), -h.Units)
 	}
-	c.Holds.all = slices.Delete(c.Holds.all, 0, n)
+	c.Holds.All = slices.Delete(c.Holds.All, 0, n)
 	*room -= n * each
 	if changed && c.State.Empty() {
 		c.State = c.Limit.NewState()
@@ -75,8 +75,8 @@ func (c *Charge) settle(now int64) (ended, changed bool) {
 	by := c.Correction.By
 	if c.Correction.Held {
 		if at := c.Holds.find(now, c.held()); at >= 0 {
-			c.Holds.note(totalOf(c.Limit, c.Receipt), -c.Holds.all[at].Units)
-			c.Holds.all = slices.Delete(c.Holds.all, at, at+1)
+			c.Holds.note(totalOf(c.Limit, c.Receipt), -c.Holds.All[at].Units)
+			c.Holds.All = slices.Delete(c.Holds.All, at, at+1)
 		} else {
 			ended, by = true, c.Correction.Whole
 		}
@@ -93,9 +93,9 @@ func (c *Charge) renew(now int64) (ended bool) {
 	if at < 0 {
 		return true
 	}
-	h := c.Holds.all[at]
+	h := c.Holds.All[at]
 	if until := now + c.HoldFor; until > h.Until {
-		c.Holds.all = slices.Delete(c.Holds.all, at, at+1)
+		c.Holds.All = slices.Delete(c.Holds.All, at, at+1)
 		h.Until = until
 		c.Holds.add(h)
 	}

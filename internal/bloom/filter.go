@@ -15,12 +15,12 @@ const (
 type Filter struct {
 	shape      Shape              // of the items; zero if there are none
 	generation int64              // of the newest part
-	parts      map[int64]*[2]part // of the even generation and of the odd one
+	parts      map[[2]int64]*part // by its number, and 1 for an odd generation
 }
 
 type part struct {
 	generation int64
-	words      []uint64 // nil if there is none
+	words      []uint64
 }
 
 // current returns the generation of a time. If the clock steps back into the previous generation,
@@ -64,10 +64,8 @@ func (f *Filter) Ask(now int64, s Shape, items []Item) []int64 {
 
 // get returns a part of a generation, or nil.
 func (f *Filter) get(n, generation int64) *part {
-	if both := f.parts[n]; both != nil {
-		if p := &both[generation&1]; p.words != nil && p.generation == generation {
-			return p
-		}
+	if p := f.parts[[2]int64{n, generation & 1}]; p != nil && p.generation == generation {
+		return p
 	}
 	return nil
 }
@@ -79,16 +77,10 @@ func (f *Filter) make(s Shape, n, generation int64) *part {
 	}
 	f.shape, f.generation = s, generation
 	if f.parts == nil {
-		f.parts = make(map[int64]*[2]part)
+		f.parts = make(map[[2]int64]*part)
 	}
-	both := f.parts[n]
-	if both == nil {
-		both = new([2]part)
-		f.parts[n] = both
-	}
-	p := &both[generation&1]
-	p.generation = generation
-	p.words = make([]uint64, (s.PartBits()+63)/64)
+	p := &part{generation, make([]uint64, (s.PartBits()+63)/64)}
+	f.parts[[2]int64{n, generation & 1}] = p
 	return p
 }
 

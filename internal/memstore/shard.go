@@ -66,17 +66,6 @@ func (s *shard) record(c *request.Charge) *record {
 	return e
 }
 
-// each calls f with each record, under the lock.
-func (s *shard) each(f func(*record)) {
-	s.Lock()
-	defer s.Unlock()
-	for _, first := range s.keys {
-		for e := first; e != nil; e = e.next {
-			f(e)
-		}
-	}
-}
-
 // add keeps the record of a new key, and makes room for it.
 func (s *shard) add(hash uint64, e *record, now int64) {
 	if len(s.keys) >= s.most {

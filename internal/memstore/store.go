@@ -96,6 +96,13 @@ func (s *Store) Scan(
 // f must not use the store.
 func (s *Store) Each(f func(key, suffix string, state algorithm.State, kept *algorithm.Kept)) {
 	for i := range s.shards {
-		s.shards[i].each(func(e *record) { f(e.key, e.suffix, e.state, e.kept) })
+		in := &s.shards[i]
+		in.Lock()
+		for _, e := range in.keys {
+			for ; e != nil; e = e.next {
+				f(e.key, e.suffix, e.state, e.kept)
+			}
+		}
+		in.Unlock()
 	}
 }
