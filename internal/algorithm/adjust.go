@@ -1,20 +1,5 @@
 package algorithm
 
-// adjust does what the Adjustment of a charge on a Quota says, and returns the verdict of the
-// operation.
-func (c *Charge) adjust(now int64, op Operation) (verdict int64, changed bool) {
-	switch op {
-	case Ask:
-		if c.Adjustments.Seeded > now {
-			return 0, false
-		}
-		return -now, false
-	case AtLeast:
-		return c.atLeast(now)
-	}
-	return c.correct(now)
-}
-
 // atLeast charges what is missing, and returns it.
 func (c *Charge) atLeast(now int64) (missing int64, changed bool) {
 	q, a, k := QuotaOf(c.Limit), c.Adjustments, c.Adjustment

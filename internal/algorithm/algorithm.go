@@ -145,14 +145,6 @@ func (c Cost) compare(d Cost) int {
 	return 1
 }
 
-// ceil returns the cost rounded up to a whole number.
-func (c Cost) ceil() int64 {
-	if c.Fraction > 0 {
-		return c.Whole + 1
-	}
-	return c.Whole
-}
-
 // Reading is a reply in units and durations. Waits are whole microseconds, rounded up.
 type Reading struct {
 	Limit, Used, Remaining int64

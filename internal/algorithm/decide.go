@@ -47,9 +47,6 @@ func (r *run) decide(charges []Charge, reply []int64) []int64 {
 	if r.Operation == AtMost {
 		r.multiply(charges)
 	}
-	if r.kept {
-		findHeld(charges, reply[head:])
-	}
 	if r.Operation != Peek && !r.denied {
 		r.commit(charges, reply[head:])
 	}
@@ -72,18 +69,6 @@ func (r *run) replyKept(charges []Charge, reply []int64) []int64 {
 		}
 	}
 	return reply
-}
-
-// findHeld sets how many units of the states are held, given the reply.
-func findHeld(charges []Charge, reply []int64) {
-	begin := 1
-	for i := range charges {
-		c := &charges[i]
-		if c.Kept != nil && c.HoldFor > 0 {
-			c.Held = c.Holds.units(c.Limit, reply[begin:c.end])
-		}
-		begin = c.end
-	}
 }
 
 // raise raises the limits. It reports whether a key is to be seeded before it is charged.
@@ -117,8 +102,12 @@ func (r *run) check(charges []Charge, reply []int64) []int64 {
 		if c.Limit.Find(c.State, r.now) {
 			r.changed |= 1 << i
 		}
+		begin := len(reply)
 		reply = c.Limit.Reply(c.State, c.Cost, reply)
 		c.end = len(reply) - head
+		if c.Kept != nil && c.HoldFor > 0 {
+			c.Held = c.Holds.units(c.Limit, reply[begin:])
+		}
 		if must && !c.Limit.Fits(c.State, c.Cost, r.Terms) {
 			r.violated |= 1 << i
 			r.denied = r.denied || !c.Shadow
@@ -169,8 +158,14 @@ func (r *run) correct(i int, c *Charge) {
 		ended, changed = c.settle(r.now)
 	case Renew:
 		ended = c.renew(r.now)
-	default:
-		r.verdict, changed = c.adjust(r.now, r.Operation)
+	case Adjust:
+		r.verdict, changed = c.correct(r.now)
+	case AtLeast:
+		r.verdict, changed = c.atLeast(r.now)
+	case Ask:
+		if c.Adjustments.Seeded <= r.now {
+			r.verdict = -r.now
+		}
 	}
 	if ended {
 		r.verdict |= 1 << i

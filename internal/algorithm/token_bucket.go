@@ -228,7 +228,10 @@ func (b *TokenBucket) RetryReserve(r Reading, bound time.Duration) time.Duration
 
 // until returns how long a level takes to drain.
 func (b *TokenBucket) until(level Cost) time.Duration {
-	left := level.ceil()
+	left := level.Whole
+	if level.Fraction > 0 {
+		left++
+	}
 	switch {
 	case left <= 0:
 		return 0
