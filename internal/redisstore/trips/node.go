@@ -3,7 +3,6 @@ package trips
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +26,6 @@ type node struct {
 
 	suspect atomic.Value // string: the outermost part of a key whose call had no answer
 	stale   atomic.Bool  // a round trip timed out: its connection may be one of many dead ones
-	sweeps  atomic.Bool  // a sweep runs
 }
 
 func newNode(l *link, addr string, client *redis.Client, replaced func(*node) bool) *node {
@@ -137,8 +135,8 @@ func (n *node) probed(fault error, changed bool) (watched bool) {
 	if fault != nil && n.replaced(n) {
 		return false
 	}
-	if fault == nil && (n.stale.Swap(false) || changed) && n.sweeps.CompareAndSwap(false, true) {
-		n.link.Tasks.Go(n.sweep)
+	if fault == nil && (n.stale.Swap(false) || changed) {
+		n.sweep()
 	}
 	return true
 }
@@ -146,19 +144,16 @@ func (n *node) probed(fault error, changed bool) (watched bool) {
 // sweep drops the connections of the pool that do not answer. Pings at the same time take different
 // ones.
 func (n *node) sweep() {
-	defer n.sweeps.Store(false)
 	client := n.link.Client
 	if n.client != nil {
 		client = n.client.WithTimeout(n.link.quiet) // with the same pool
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), n.link.quiet)
-	defer cancel()
-	var pings sync.WaitGroup
 	for range client.PoolStats().IdleConns {
-		pings.Go(func() {
-			defer func() { _ = recover() }()                            // of a hook of the client
+		n.link.Tasks.Go(func() {
+			defer func() { _ = recover() }() // of a hook of the client
+			ctx, cancel := context.WithTimeout(context.Background(), n.link.quiet)
+			defer cancel()
 			_ = client.Process(ctx, onceAny{redis.NewCmd(ctx, "ping")}) // a failure closes the connection
 		})
 	}
-	pings.Wait()
 }

@@ -144,6 +144,14 @@ func (p *pending) excuses(k *Call, now time.Time) bool {
 	return lost > 0 && now.Before(k.End.Add(p.timeout+lost))
 }
 
+// overtaken reports whether the server has answered what was sent later than something that was sent
+// at that time and takes long: its connection may be dead. What this process has lost since
+// health.lost was that much does not count. One that starves cannot tell, because it reads answers in
+// any order.
+func (p *pending) overtaken(sent time.Time, lost, long time.Duration) bool {
+	return p.heard.After(sent) && time.Since(sent)-(p.pulse.Lost()-lost) >= long && !p.starves()
+}
+
 // doubtful reports whether a call that is not answered in time may have been answered, because this
 // process did not run.
 func (p *pending) doubtful(k *Call, since time.Time) bool {
@@ -170,7 +178,8 @@ func (p *pending) limit(k *Call, since time.Time, answers bool) time.Time {
 	if k.Insists && p.starves() {
 		patience = p.link.slow
 	}
-	if last := k.entered.Add(patience); limit.Before(last) && p.isLagging() {
+	if last := k.entered.Add(patience); limit.Before(last) && p.isLagging() &&
+		!(k.state == stateSent && p.overtaken(since, k.lost, p.timeout)) {
 		limit = last
 	}
 	return limit
@@ -208,14 +217,6 @@ func (p *pending) heardSince(begun time.Time, asked *time.Time) bool {
 		return p.heard.After(*asked)
 	}
 	return p.heard.After(begun) || p.starves() && p.answered.After(begun)
-}
-
-// hear says that the server has answered the probe that was sent at that time.
-func (p *pending) hear(t time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.proven = time.Now()
-	p.hears(t, p.proven)
 }
 
 // patience returns how long a round trip may take now.

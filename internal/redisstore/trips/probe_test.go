@@ -2,8 +2,10 @@ package trips_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,6 +17,25 @@ import (
 	"github.com/headgate/headgate/internal/redisstore/trips"
 )
 
+// dialed returns a dialer whose connections reply to what they are asked for the n-th time.
+func dialed(reply func(asked int) string) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) {
+		own, server := net.Pipe()
+		go func() {
+			defer server.Close()
+			for asked := 0; ; asked++ {
+				if _, err := server.Read(make([]byte, 4096)); err != nil {
+					return
+				}
+				if text := reply(asked); text != "" {
+					_, _ = server.Write([]byte(text))
+				}
+			}
+		}()
+		return own, nil
+	}
+}
+
 // A server dies while a probe talks to it. What it answered before the probe last asked, over the pool
 // or to a call, does not say that it lives.
 func TestProbeBelievesNoEarlierAnswer(t *testing.T) {
@@ -24,22 +45,13 @@ func TestProbeBelievesNoEarlierAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var dead atomic.Bool
 				opened := make(chan time.Time, 1)
-				s := newServersOver(t, func(context.Context, string, string) (net.Conn, error) {
-					own, server := net.Pipe()
-					go func() {
-						defer server.Close()
-						for asked := 0; ; asked++ {
-							if _, err := server.Read(make([]byte, 4096)); err != nil {
-								return
-							}
-							if asked == 0 { // the handshake
-								time.Sleep(handshake)
-								_, _ = server.Write([]byte("-ERR unknown command\r\n"))
-							}
-						}
-					}()
-					return own, nil
-				}, func(ctx context.Context, cmds []redis.Cmder) error {
+				s := newServersOver(t, dialed(func(asked int) string {
+					if asked > 0 {
+						return ""
+					}
+					time.Sleep(handshake)
+					return "-ERR unknown command\r\n"
+				}), func(ctx context.Context, cmds []redis.Cmder) error {
 					probe := texts(cmds[0])[0] == "?"
 					if dead.Load() || probe == calls || texts(cmds[0])[0] == "lost" {
 						<-ctx.Done()
@@ -110,5 +122,46 @@ func TestFullServerAnswersOverThePool(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Connections fall silent while the server answers on new ones. The calls that wait behind theirs go on
+// as soon as a probe is answered. The calls on them end with their time, in a process that lags too.
+func TestCallsPassSilentConnections(t *testing.T) {
+	for name, lag := range map[string]func(*trips.Servers){
+		"has CPU": func(*trips.Servers) {}, "lags": (*trips.Servers).Lag,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServersOver(t, dialed(func(asked int) string {
+					if asked == 0 {
+						return "-ERR unknown command\r\n"
+					}
+					return "*1\r\n:1\r\n"
+				}), func(ctx context.Context, cmds []redis.Cmder) error {
+					if texts(cmds[0])[0] == "lost" {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					answer(cmds[0])
+					return nil
+				}, trips.Config{})
+				lag(s)
+				var callers sync.WaitGroup
+				began := time.Now()
+				for range 2 {
+					callers.Go(func() {
+						err := s.Do(t.Context(), &newLetter("a", "lost").Call)
+						if took := time.Since(began); took > timeout || !errors.Is(err, trips.ErrOverloaded) {
+							t.Errorf("a lost call after %v: %v", took, err)
+						}
+					})
+					synctest.Wait()
+				}
+				time.Sleep(timeout / 4)
+				gatetest.Worked(t, s.Do(t.Context(), &newLetter("a", "waits").Call))
+				callers.Wait()
+			})
+		})
 	}
 }

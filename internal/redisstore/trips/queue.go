@@ -7,7 +7,12 @@ import (
 	"github.com/headgate/headgate/internal/deadline"
 )
 
-const maxSenders = 2 // round trips to one server at a time, without the one for operations
+const (
+	maxSenders = 2 // round trips to one server at a time, without the one for operations
+	// maxTrips is with how many on their way one that says nothing is still replaced by another. Each
+	// holds calls, which a pool that has no connection sends when their callers have left.
+	maxTrips = 3 * maxSenders
+)
 
 // queue joins calls that wait for a round trip to the same server. With fewer than two round trips
 // in flight, a caller sends its call at once, on its own goroutine. Otherwise the call waits. A
@@ -63,13 +68,18 @@ func (q *queue) do(ctx context.Context, k *Call) error {
 
 // wait has a call wait for a sender, and starts one if it may.
 func (q *queue) wait(k *Call) {
-	if q.starts(k.Lane) {
-		q.senders++
-		q.link.Tasks.Go(q.run)
-	}
+	q.start(k.Lane)
 	k.state = stateWaits
 	q.waiting = append(q.waiting, k)
 	q.beat()
+}
+
+// start starts a sender for calls of that lane, if one may.
+func (q *queue) start(lane Lane) {
+	if q.starts(lane) {
+		q.senders++
+		q.link.Tasks.Go(q.run)
+	}
 }
 
 // starts reports whether a round trip may begin with a call of that lane.
@@ -100,9 +110,11 @@ func (q *queue) lead(k *Call) {
 	err := q.carry(ctx, &k.trip)
 	cancel()
 	q.answer(&k.trip, err)
-	if len(q.waiting) > 0 {
+	switch {
+	case k.trip.beside:
+	case len(q.waiting) > 0:
 		q.link.Tasks.Go(q.run)
-	} else {
+	default:
 		q.senders--
 	}
 }
@@ -122,7 +134,7 @@ func (q *queue) doAll(ctx context.Context, calls []*Call, own bool) {
 	}
 	t := new(trip)
 	t.begin(time.Now(), calls...)
-	t.own = own && !q.starves()
+	t.own, t.beside = own && !q.starves(), true
 	q.answer(t, q.carry(ctx, t))
 	for _, k := range calls {
 		<-k.told
@@ -198,6 +210,24 @@ func (q *queue) fails(k *Call, t *trip, err error) bool {
 	q.ends(k.err)
 	k.panicked, t.panicked = t.panicked, nil // one caller is enough
 	return true
+}
+
+// hear says that the server has answered the probe that began at that time. The client lets a round
+// trip on a dead connection go on for as long as patience. So one that is overtaken makes room for
+// another.
+func (q *queue) hear(begun time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.proven = time.Now()
+	q.hears(begun, q.proven)
+	for t := range q.trips {
+		if !t.beside && len(q.trips) <= maxTrips && q.overtaken(t.sent, q.lost, q.timeout/2) {
+			t.beside = true
+			q.senders--
+			q.node.stale.Store(true)
+		}
+	}
+	q.start(Decisions)
 }
 
 // opened and closed say that the breaker has.

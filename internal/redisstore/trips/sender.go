@@ -37,6 +37,9 @@ func (q *queue) send() {
 		err := q.carry(ends.Detach(t.calls[0].ctx, now), t)
 		want = q.room()
 		q.answer(t, err)
+		if t.beside {
+			return
+		}
 		if err != nil {
 			q.rest()
 		}

@@ -13,6 +13,7 @@ type trip struct {
 	commands []command
 	sent     time.Time
 	own      bool // on a connection of its own
+	beside   bool // is not one of the senders
 	waited   bool // the callers wait elsewhere
 	written  bool // the commands are, and the callers may leave
 	panicked any  // the value of a panic in a hook of the client

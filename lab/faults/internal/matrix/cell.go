@@ -112,7 +112,8 @@ func heartbeat(ctx context.Context, longest *atomic.Int64) {
 
 // recover waits until Redis decides everything, and measures how long that took.
 func (o *outcome) recover(s *scene, healed time.Time) {
-	const quiet, patience = 700 * time.Millisecond, 15 * time.Second
+	// No decision that is on its way takes longer than quiet.
+	const quiet, patience = longestDecision + 100*time.Millisecond, 15 * time.Second
 	for {
 		latest := healed
 		for i := range modes {
