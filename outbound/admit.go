@@ -37,7 +37,8 @@ func (x *delivery) try() (*pass, *BusyError, error) {
 		return x.slotFirst()
 	}
 	// Those that run take the slots again first that Redis does not know.
-	if left := settling - time.Since(time.Unix(0, x.t.unasked.Load())); left > 0 {
+	left := settling - time.Since(time.Unix(0, x.t.unasked.Load()))
+	if left = max(left, x.t.hub.Keeper.Settles()); left > 0 {
 		if err := x.sleep(min(left, x.left())); err != nil {
 			return nil, nil, err
 		}

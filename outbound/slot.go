@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
@@ -107,11 +108,11 @@ func (p *pass) giveBack(l *semaphore.Lease) {
 }
 
 // retake takes another slot for a request that goes on without one that Redis knows. It asks until Redis
-// has granted one, or the request has ended.
+// has granted one, or the request has ended. At first it does not wait: those that wait let it go first.
 func (p *pass) retake() {
-	for {
+	for wait := time.Duration(0); ; wait = outageRetry {
 		if p.x.t.hub.Answers(p.ctx, "{"+p.x.caps[0].Key.Parts()[0]+"}") {
-			l, _ := p.x.t.cfg.Slot.Semaphore.Acquire(p.ctx, semaphore.Request{Caps: p.x.caps, MaxWait: outageRetry})
+			l, _ := p.x.t.cfg.Slot.Semaphore.Acquire(p.ctx, semaphore.Request{Caps: p.x.caps, MaxWait: wait})
 			if l.Token() != 0 {
 				p.keep(l)
 				return

@@ -60,6 +60,12 @@ func (s *Semaphore) ask(
 	}
 	defer a.leave() // OnQueue may panic
 	for {
+		if q.Waiters > 0 && !a.fallsBack() {
+			wait := min(s.hub.Keeper.Settles(), r.MaxWait-time.Since(start))
+			if err := s.hub.Keeper.Sleep(ctx, wait); err != nil {
+				return nil, err
+			}
+		}
 		grant, err := a.ask(ctx)
 		if err != nil {
 			return nil, err

@@ -184,21 +184,44 @@ func TestLeasesSurviveFailover(t *testing.T) {
 	}
 }
 
-// A server that has forgotten the leases of a process has them again long before they are due.
-func TestForgottenLeasesAreRenewedAtOnce(t *testing.T) {
+// When a server begins again and is empty, holders take their slots again before anybody who waits for
+// one gets it, in whatever process.
+func TestHoldersComeFirstAtAnEmptyServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
-	sem := newSemaphore(t, g, semaphore.Config{TTL: time.Hour, OnLoss: semaphore.LossAdopt})
 	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
-	l := acquire(t, sem, level)
-	<-time.After(1100 * time.Millisecond) // what was confirmed within a second is not renewed
-	s.Restart()
-	eventually(t, "the slot is held", func() bool {
-		_, _ = g.Decide(t.Context(), core.Charge{Policy: limited(t, "p", frozen(1)), Key: level.Key, Cost: core.NoCost})
-		all, _, err := sem.Holders(t.Context(), level.Key)
-		return err == nil && len(all) == 1
+	var sems []*semaphore.Semaphore
+	for range 2 {
+		g := redisGate(t, s.Client(t), core.Config{})
+		sems = append(sems, newSemaphore(t, g, semaphore.Config{
+			TTL: time.Hour, OnLoss: semaphore.LossAdopt, OnFailure: core.FailClosed,
+		}))
+	}
+	l := acquire(t, sems[0], level)
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := make(chan *semaphore.Lease, len(sems))
+	for _, sem := range sems {
+		queued := make(chan struct{}, 100)
+		go func() {
+			l, _ := sem.Acquire(ctx, semaphore.Request{ // it fails if the server is late
+				Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever, OnQueue: func(int) { queued <- struct{}{} },
+			})
+			waited <- l
+		}()
+		<-queued
+	}
+	eventually(t, "both listen", func() bool {
+		return len(s.Client(t).PubSubChannels(t.Context(), "*").Val()) == len(sems)
 	})
+	before := l.Token()
+	s.Restart()
+	eventually(t, "the slot is taken again", func() bool { return l.Token() != before })
+	cancel()
+	for range sems {
+		if l := <-waited; l != nil {
+			t.Errorf("a waiter went first: %v", l)
+		}
+	}
 	release(t, l)
 }
 

@@ -66,6 +66,8 @@ type Keeper struct {
 	timer   *time.Timer   // calls look
 	timed   bool          // the timer runs
 	next    time.Time     // when it fires
+	broke   time.Time     // when a connection on which the Keeper listens broke last
+	settled time.Time     // until when callers leave a server that may be empty to the holders
 	returns returns       // slots whose release failed
 	done    context.Context
 	stop    context.CancelFunc

@@ -74,16 +74,19 @@ func (c *plain) hearOn() {
 		stop()
 		_ = p.Close()
 	}()
-	for asked := false; done.Err() == nil; {
+	for asked, heard := false, false; done.Err() == nil; {
 		m, err := p.ReceiveTimeout(done, silence)
 		var network net.Error
 		switch {
 		case err == nil:
-			asked = false
+			asked, heard = false, true
 			c.hear(m)
 		case !asked && errors.As(err, &network) && network.Timeout() && p.Ping(done) == nil:
 			asked = true
 		default:
+			if heard {
+				c.keeper.broken()
+			}
 			return
 		}
 	}
@@ -94,6 +97,7 @@ func (c *plain) hear(m any) {
 	case *redis.Message:
 		c.keeper.Tell(m.Payload)
 	case *redis.Subscription:
+		c.keeper.back()
 		c.keeper.Wake()
 	}
 }
