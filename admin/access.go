@@ -78,12 +78,12 @@ func (a *Admin) admits(
 ) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := a.foreign.Check(r); err != nil {
-			a.fail(w, r, http.StatusForbidden, "This request comes from another site.")
+			http.Error(w, "This request comes from another site.", http.StatusForbidden)
 			return
 		}
 		name, err := who(r, may)
 		if err != nil {
-			a.fail(w, r, http.StatusForbidden, refusal)
+			http.Error(w, refusal, http.StatusForbidden)
 			return
 		}
 		next(w, r.WithContext(context.WithValue(r.Context(), operatorKey{}, name)))
@@ -104,5 +104,5 @@ func (a *Admin) missing(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTemporaryRedirect)
 		return
 	}
-	a.fail(w, r, http.StatusNotFound, "There is no such page.")
+	http.Error(w, "There is no such page.", http.StatusNotFound)
 }

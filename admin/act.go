@@ -33,7 +33,7 @@ const maxForm = 256 << 10
 func (a *Admin) act(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		a.fail(w, r, http.StatusBadRequest, "The form cannot be read.")
+		http.Error(w, "The form cannot be read.", http.StatusBadRequest)
 		return
 	}
 	o, err := a.read(r.PostForm)

@@ -159,13 +159,13 @@ func (a *Admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p, known := a.pages[r.URL.Path]
 	switch {
 	case !a.answersTo(r.Host):
-		a.fail(w, r, http.StatusMisdirectedRequest,
-			fmt.Sprintf("This page does not answer to the host %.100q. Its names stand in admin.Config.Hosts.", r.Host))
+		http.Error(w, fmt.Sprintf("This page does not answer to the host %.100q. Its names stand in "+
+			"admin.Config.Hosts.", r.Host), http.StatusMisdirectedRequest)
 	case !known:
 		a.reads(a.missing).ServeHTTP(w, r)
 	case r.Method != p.method && (p.method != http.MethodGet || r.Method != http.MethodHead):
 		w.Header().Set("Allow", p.method)
-		a.fail(w, r, http.StatusMethodNotAllowed, "This page takes "+p.method+" requests.")
+		http.Error(w, "This page takes "+p.method+" requests.", http.StatusMethodNotAllowed)
 	default:
 		p.handler.ServeHTTP(w, r)
 	}

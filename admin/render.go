@@ -60,13 +60,6 @@ func (a *Admin) render(
 	_, _ = w.Write(page.Bytes()) // the browser may have left
 }
 
-// fail writes a page that says why there is no other.
-func (a *Admin) fail(w http.ResponseWriter, _ *http.Request, status int, why string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, why)
-}
-
 // holderView is a holder on the page of a key. ID begins the ids of its elements.
 type holderView struct {
 	View   subjectView

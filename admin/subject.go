@@ -261,7 +261,7 @@ const maxBlocked = 500
 func (a *Admin) blocked(w http.ResponseWriter, r *http.Request) {
 	p := a.inspector.Policy(r.URL.Query().Get("policy"))
 	if p == nil {
-		a.fail(w, r, http.StatusNotFound, "There is no such policy.")
+		http.Error(w, "There is no such policy.", http.StatusNotFound)
 		return
 	}
 	v := blockedView{Policy: p.Name()}
