@@ -132,12 +132,17 @@ func (x *delivery) reserve() (*pass, *BusyError, error) {
 	return x.pass(slot, paid, &d)
 }
 
-// spend spends the charges, for at most that time later.
+// spend spends the charges, for at most that time later. The Reservation is nil where it is not worth its
+// price.
 func (x *delivery) spend(left time.Duration) (*core.Reservation, core.Decision, error) {
-	if left == 0 && !x.t.spaced { // a Gate remembers what it denies to a Charge
+	switch {
+	case left > 0 || x.t.spaced:
+		return x.t.cfg.Gate.Reserve(x.context(), left, x.charges...)
+	case x.t.refunds: // a Gate remembers what it denies now
 		return x.t.cfg.Gate.Charge(x.req.Context(), x.charges...)
 	}
-	return x.t.cfg.Gate.Reserve(x.context(), left, x.charges...)
+	d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.charges...)
+	return nil, d, err
 }
 
 // overdue is how late a reservation may act. A process that stood still for longer, or a Redis, is asked

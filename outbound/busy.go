@@ -83,42 +83,31 @@ func (x *delivery) busy(e *BusyError) *BusyError {
 func (x *delivery) denial(d *core.Decision, later time.Duration) *BusyError {
 	e := &BusyError{Cause: d.Cause}
 	for i, r := range d.Results() {
-		x.add(e, i, r, later)
+		if r.Allowed || r.Policy.Shadow() {
+			continue
+		}
+		n := &BusyError{
+			Rule: r.Policy.Name(), Cause: d.Cause,
+			rank: byRule, on: lineKey{r.Policy, x.charges[i].Key, x.yielding()}, rest: r.RetryAfter,
+		}
+		switch r.Policy.Algorithm().(type) {
+		case core.TokenBucket, core.LeakyBucket:
+			if r.RetryAfter != core.Never && r.Source != core.SourceLocal && r.KeptAfter() == 0 {
+				n.rest += later
+			}
+		}
+		if i >= len(x.ruled) {
+			n.rank = byCooldown
+			if n.Spent = inside.Reason(r) == int64(signal.Spent); n.Spent {
+				n.rank = bySpent
+				n.Rule = spentName
+			}
+		}
+		n.After = max(e.After, n.rest)
+		if n.rank > e.rank || n.rank == e.rank && n.rest > e.rest {
+			e = n
+		}
+		e.After = max(e.After, n.After)
 	}
 	return e
-}
-
-// add adds the result of a charge to a denial.
-func (x *delivery) add(e *BusyError, i int, r core.Result, later time.Duration) {
-	if r.Allowed || r.Policy.Shadow() {
-		return
-	}
-	n := BusyError{
-		Rule: r.Policy.Name(), Cause: e.Cause,
-		rank: byRule, on: lineKey{r.Policy, x.charges[i].Key, x.yielding()}, rest: afterOf(r, later),
-	}
-	if i >= len(x.ruled) {
-		n.rank = byCooldown
-		if n.Spent = inside.Reason(r) == int64(signal.Spent); n.Spent {
-			n.rank = bySpent
-			n.Rule = spentName
-		}
-	}
-	n.After = max(e.After, n.rest)
-	if n.rank > e.rank || n.rank == e.rank && n.rest > e.rest {
-		*e = n
-	}
-	e.After = n.After
-}
-
-// afterOf returns when a charge that denies may have room, where reservations could be for later by
-// that time.
-func afterOf(r core.Result, later time.Duration) time.Duration {
-	switch r.Policy.Algorithm().(type) {
-	case core.TokenBucket, core.LeakyBucket:
-		if r.RetryAfter != core.Never && r.Source != core.SourceLocal && r.KeptAfter() == 0 {
-			return r.RetryAfter + later
-		}
-	}
-	return r.RetryAfter
 }

@@ -1,8 +1,11 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -10,13 +13,17 @@ import (
 	"github.com/headgate/headgate/outbound/internal/signal"
 )
 
-// delivery is one request: what it is charged, how it waits, and what its responses tell.
+// delivery is one request: what it is charged, how it waits, and what its responses tell. As the context
+// of req it tells what the keys of that know.
 type delivery struct {
-	t       *Transport
-	given   *http.Request // as the caller made it
-	req     *http.Request // as it is sent
-	measure Measure       // or nil
-	from    derivation    // what the keys of req know
+	context.Context // of given
+
+	t          *Transport
+	given      *http.Request // as the caller made it
+	req        *http.Request // as it is sent
+	measure    Measure       // or nil
+	credential string        // a hash, or empty
+	model      string
 
 	scopes  [signal.Scopes]core.Key // whom a refusal may concern; zero for what concerns no other request
 	ruled   []ruled
@@ -32,42 +39,54 @@ type delivery struct {
 	// if that began no cooldown. whole reports that the body of the response is in memory.
 	refusal *BusyError
 	whole   bool
+
+	trace            httptrace.ClientTrace
+	asked, connected atomic.Bool // Base asks for connections, and had one in the last sending
+
+	// The slices begin here, so that few rules need no further allocation.
+	firstRuled   [2]ruled
+	firstCharges [3]core.Charge
+	firstAsks    [2]core.Charge
 }
 
 // ruled is a rule that charges a request.
 type ruled struct {
 	*Rule
 	cooldown core.Key // where nothing is left of Rule.Limit until a reset, or zero
+	left     int64    // when the request was admitted, as Redis or a Gate in memory has told last
 }
 
 // open derives the charges of a request, and decides nothing. The delivery is not nil.
 func (t *Transport) open(req *http.Request) (*delivery, error) {
-	x := &delivery{t: t, given: req, began: time.Now()}
-	x.from.credential = hashed(t.cfg.Credential(req))
-	x.req = req.WithContext(context.WithValue(req.Context(), derivationContextKey{}, &x.from))
+	x := &delivery{
+		Context: req.Context(), t: t, given: req, began: time.Now(), credential: hashed(t.cfg.Credential(req)),
+	}
+	x.trace.GetConn = func(string) { x.asked.Store(true) }
+	x.trace.GotConn = func(httptrace.GotConnInfo) { x.connected.Store(true) }
+	x.req = req.WithContext(httptrace.WithClientTrace(x, &x.trace))
 	if t.cfg.Meter != nil {
 		m, err := t.cfg.Meter.Measure(x.req)
 		if err != nil {
 			return x, wrapped(err)
 		}
 		if m != nil {
-			x.measure, x.from.model = m, m.Model()
+			x.measure, x.model = m, m.Model()
 		}
 	}
-	return x, x.derive(x.from.model)
+	return x, x.derive()
 }
 
 // derive derives the keys and costs of the request.
-func (x *delivery) derive(model string) error {
+func (x *delivery) derive() error {
 	account, err := ByCredential(x.req)
 	if err != nil {
 		return err
 	}
-	rules := len(x.t.cfg.Rules)
-	x.ruled = make([]ruled, 0, rules)
-	x.charges = make([]core.Charge, 0, 2*rules+maxAsks)
-	x.asks = append(make([]core.Charge, 0, rules+maxAsks), x.t.ask(account))
-	if x.scopes[signal.Model], err = x.askBelow(account, model); err != nil {
+	x.scopes[signal.Account] = account
+	x.ruled = x.firstRuled[:0]
+	x.charges = x.firstCharges[:0]
+	x.asks = append(x.firstAsks[:0], x.t.ask(account))
+	if x.scopes[signal.Model], err = x.askBelow(account, x.model); err != nil {
 		return err
 	}
 	if x.t.cfg.Route != nil {
@@ -75,10 +94,7 @@ func (x *delivery) derive(model string) error {
 			return err
 		}
 	}
-	x.scopes[signal.Account] = account
-	if model == "" {
-		x.scopes[signal.Model] = account
-	}
+	x.scopes[signal.Model] = cmp.Or(x.scopes[signal.Model], account)
 	for i := range x.t.cfg.Rules {
 		r := ruled{Rule: &x.t.cfg.Rules[i]}
 		if r.Skip != nil && r.Skip(x.req) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/outbound/internal/signal"
 )
 
 // KeyFunc derives a key from an outgoing request. Keys that share the outermost part are decided in
@@ -44,11 +45,14 @@ func atHost(r *http.Request, part string) (core.Key, error) {
 // The default is wrong for credentials that change, such as OAuth tokens, for accounts with several
 // keys, and for credentials elsewhere: name the account in Config.Credential.
 func ByCredential(r *http.Request) (core.Key, error) {
-	d, _ := r.Context().Value(derivationContextKey{}).(*derivation)
-	if d == nil {
-		d = &derivation{credential: hashed(credentials(r))}
+	x, _ := r.Context().Value(deliveryContextKey{}).(*delivery)
+	if x == nil {
+		return atHost(r, hashed(credentials(r)))
 	}
-	return atHost(r, d.credential)
+	if key := x.scopes[signal.Account]; x.req == r && key != (core.Key{}) { // several rules ask for it
+		return key, nil
+	}
+	return atHost(r, x.credential)
 }
 
 // ByModel returns the key of ByCredential and below it the model that Config.Meter has read from
@@ -65,23 +69,24 @@ func ByModel(r *http.Request) (core.Key, error) {
 	return below(account, model)
 }
 
-// derivation is what ByCredential and ByModel read of a request: several rules ask for the same, and each
-// would take a hash.
-type derivation struct {
-	credential string // a hash, or empty
-	model      string
-}
+type deliveryContextKey struct{}
 
-type derivationContextKey struct{}
+// Value implements context.Context.
+func (x *delivery) Value(key any) any {
+	if key == (deliveryContextKey{}) {
+		return x
+	}
+	return x.Context.Value(key)
+}
 
 // ModelOf returns the model that Config.Meter has read from the request of a context, or "". It is
 // for a KeyFunc.
 func ModelOf(ctx context.Context) string {
-	d, _ := ctx.Value(derivationContextKey{}).(*derivation)
-	if d == nil {
+	x, _ := ctx.Value(deliveryContextKey{}).(*delivery)
+	if x == nil {
 		return ""
 	}
-	return d.model
+	return x.model
 }
 
 // below returns a key with further parts.

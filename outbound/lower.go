@@ -15,9 +15,9 @@ import (
 // It spends units until a limit that is lower by what is left is reached, in one step. So of any
 // number of responses, at any number of replicas, the lowest count holds, and none counts twice.
 func (p *pass) lower(told []signal.Remaining, status int) {
-	for i, rule := range p.x.ruled {
-		by, wait := p.by.At(i), time.Duration(0)
-		left := by.Remaining
+	x := p.x
+	for i, rule := range x.ruled {
+		left, wait := rule.left, time.Duration(0)
 		for _, r := range told {
 			switch {
 			case rule.Limit != r.Name:
@@ -28,24 +28,18 @@ func (p *pass) lower(told []signal.Remaining, status int) {
 			}
 		}
 		if wait > 0 {
-			p.x.coolKey(rule.cooldown, status, signal.Signal{Reason: signal.Slow, Wait: wait}, p.sent)
+			x.coolKey(rule.cooldown, status, signal.Signal{Reason: signal.Slow, Wait: wait}, p.sent)
 		}
-		if by.Known && by.Source != core.SourceLocal && left < by.Remaining {
-			p.x.lowerTo(left, p.x.charges[i])
+		limit, most := lowered(rule.Policy.Algorithm(), left)
+		if left == rule.left || most <= 0 {
+			continue
 		}
-	}
-}
-
-// lowerTo lowers what is left under the rule of a charge.
-func (x *delivery) lowerTo(left int64, c core.Charge) {
-	limit, most := lowered(c.Policy.Algorithm(), left)
-	if most <= 0 {
-		return
-	}
-	ctx := context.WithoutCancel(x.req.Context())
-	n, _, err := x.t.cfg.Gate.SpendUpTo(ctx, most, core.Charge{Policy: c.Policy, Key: c.Key, Cost: 1, Limit: limit})
-	if x.t.cfg.Observe != nil && (n > 0 || err != nil) {
-		x.t.cfg.Observe(ctx, &LowerEvent{Policy: c.Policy, Key: c.Key, Remaining: left, Spent: n, Err: err})
+		ctx := context.WithoutCancel(x.req.Context())
+		c := core.Charge{Policy: rule.Policy, Key: x.charges[i].Key, Cost: 1, Limit: limit}
+		n, _, err := x.t.cfg.Gate.SpendUpTo(ctx, most, c)
+		if x.t.cfg.Observe != nil && (n > 0 || err != nil) {
+			x.t.cfg.Observe(ctx, &LowerEvent{Policy: c.Policy, Key: c.Key, Remaining: left, Spent: n, Err: err})
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptrace"
 	"sync/atomic"
 	"time"
 
@@ -17,17 +16,15 @@ import (
 // pass is what one sending of a request has spent and holds.
 type pass struct {
 	x    *delivery
-	ctx  context.Context         // of the request as it is sent
-	stop context.CancelCauseFunc // ends ctx, or nil without a slot
+	req  *http.Request
+	stop context.CancelCauseFunc // ends the context of req, or nil without a slot
 	slot
-	paid             *core.Reservation
-	by               *core.Decision // that has admitted it
-	sent             time.Time
-	asked, connected atomic.Bool // Base has asked for a connection, and had one
-	res              *http.Response
-	stream           *signal.Events // or nil if the response is none whose status does not tell how it ends
-	refused          bool           // by the response, or by an event of its stream
-	settled          atomic.Bool
+	paid    *core.Reservation // or nil
+	sent    time.Time
+	res     *http.Response
+	stream  *signal.Events // or nil if the response is none whose status does not tell how it ends
+	refused bool           // by the response, or by an event of its stream
+	settled atomic.Bool
 }
 
 // pass returns what the request was admitted with, unless the slot is lost meanwhile: then it must not be
@@ -40,9 +37,16 @@ func (x *delivery) pass(
 		_ = l.Release(ctx)   // on failure it is sent again
 		return nil, new(BusyError), nil
 	}
-	p := &pass{x: x, ctx: x.req.Context(), paid: paid, by: d}
+	for i := range x.ruled {
+		if by := d.At(i); by.Source != core.SourceLocal {
+			x.ruled[i].left = by.Remaining
+		}
+	}
+	p := &pass{x: x, req: x.req, paid: paid}
 	if l != nil {
-		p.ctx, p.stop = context.WithCancelCause(p.ctx)
+		ctx, stop := context.WithCancelCause(x.req.Context())
+		p.req = x.req.WithContext(ctx)
+		p.stop = stop
 		p.keep(l)
 	}
 	return p, nil, nil
@@ -63,15 +67,14 @@ func (p *pass) send() (*http.Response, error) {
 		p.end()
 	}()
 	p.sent = time.Now()
-	res, err := x.t.cfg.Base.RoundTrip(x.req.WithContext(httptrace.WithClientTrace(p.ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { p.asked.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { p.connected.Store(true) },
-	})))
+	x.connected.Store(false)
+	res, err := x.t.cfg.Base.RoundTrip(p.req)
 	switch {
 	case err != nil:
 		// It had no connection, not even one that broke before Base dialed again.
-		if x.unsent = p.asked.Load() && !p.connected.Load(); x.unsent {
-			p.cancel()
+		if x.unsent = x.asked.Load() && !x.connected.Load(); x.unsent {
+			p.settled.Store(true)
+			x.t.hub.Tasks.Go(func() { _ = p.paid.Cancel(p.req.Context()) }) // on failure it stays spent
 		}
 		return nil, p.explain(err)
 	case res == nil:
@@ -100,7 +103,7 @@ var errNoResponse = errors.New("outbound: Base returned neither a response nor a
 
 // explain adds to an error that the slot was lost.
 func (p *pass) explain(err error) error {
-	if cause := context.Cause(p.ctx); errors.Is(cause, semaphore.ErrLeaseLost) {
+	if cause := context.Cause(p.req.Context()); errors.Is(cause, semaphore.ErrLeaseLost) {
 		return fmt.Errorf("outbound: %w: %w", cause, err)
 	}
 	return err
@@ -110,15 +113,6 @@ func (p *pass) explain(err error) error {
 func (p *pass) end() {
 	p.release()
 	p.settle()
-}
-
-// cancel refunds what a request has spent that was not sent.
-func (p *pass) cancel() {
-	if p.settled.Swap(true) {
-		return
-	}
-	ctx := context.WithoutCancel(p.x.req.Context())
-	p.x.t.hub.Tasks.Go(func() { _ = p.paid.Cancel(ctx) }) // on failure it stays spent
 }
 
 // settle charges what the request has cost, in the background. Nothing reads the response
@@ -138,8 +132,8 @@ func (p *pass) settle() {
 	for i, r := range x.ruled {
 		actual[i] = r.actual(p, max(0, x.charges[i].Cost))
 	}
-	ctx := context.WithoutCancel(x.req.Context())
-	x.t.hub.Tasks.Go(func() { _ = p.paid.Settle(ctx, actual...) }) // core.Config.Observe sees errors
+	// It runs to its end also if the context has ended, and core.Config.Observe sees errors.
+	x.t.hub.Tasks.Go(func() { _ = p.paid.Settle(p.req.Context(), actual...) })
 }
 
 // learn reads what a response tells, and lets all replicas know.

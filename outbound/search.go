@@ -173,7 +173,11 @@ func (s *search) ask(c *candidate, wait time.Duration) (res *http.Response, over
 		c.lost = down.err
 		return nil, false, nil
 	}
-	req := s.requestFor(c)
+	req := s.given.Clone(s.given.Context())
+	if c.Rewrite != nil {
+		c.Rewrite(req)
+	}
+	req.Body, req.GetBody, req.ContentLength = s.req.Body, s.req.GetBody, s.req.ContentLength
 	x, res, err := c.Transport.send(req, patience{until: time.Now().Add(wait), yields: s.yields}, 0)
 	if err != nil {
 		if !s.goesOn(c, x, err) {
@@ -209,14 +213,4 @@ func (s *search) goesOn(c *candidate, x *delivery, err error) bool {
 	c.busy = nil
 	c.lost = err
 	return true
-}
-
-// requestFor returns the request as an upstream gets it.
-func (s *search) requestFor(c *candidate) *http.Request {
-	req := s.given.Clone(s.given.Context())
-	if c.Rewrite != nil {
-		c.Rewrite(req)
-	}
-	req.Body, req.GetBody, req.ContentLength = s.req.Body, s.req.GetBody, s.req.ContentLength
-	return req
 }

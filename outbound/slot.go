@@ -103,23 +103,22 @@ func (p *pass) keep(l *semaphore.Lease) {
 
 // giveBack releases a lease in the background.
 func (p *pass) giveBack(l *semaphore.Lease) {
-	ctx := context.WithoutCancel(p.x.req.Context())
-	p.x.t.hub.Tasks.Go(func() { _ = l.Release(ctx) }) // on failure it is sent again
+	p.x.t.hub.Tasks.Go(func() { _ = l.Release(p.req.Context()) }) // on failure it is sent again
 }
 
 // retake takes another slot for a request that goes on without one that Redis knows. It asks until Redis
 // has granted one, or the request has ended. At first it does not wait: those that wait let it go first.
 func (p *pass) retake() {
 	for wait := time.Duration(0); ; wait = outageRetry {
-		if p.x.t.hub.Answers(p.ctx, "{"+p.x.caps[0].Key.Parts()[0]+"}") {
-			l, _ := p.x.t.cfg.Slot.Semaphore.Acquire(p.ctx, semaphore.Request{Caps: p.x.caps, MaxWait: wait})
+		if p.x.t.hub.Answers(p.req.Context(), "{"+p.x.caps[0].Key.Parts()[0]+"}") {
+			l, _ := p.x.t.cfg.Slot.Semaphore.Acquire(p.req.Context(), semaphore.Request{Caps: p.x.caps, MaxWait: wait})
 			if l.Token() != 0 {
 				p.keep(l)
 				return
 			}
-			_ = l.Release(p.ctx) // on failure it is sent again
+			_ = l.Release(p.req.Context()) // on failure it is sent again
 		}
-		if p.x.t.hub.Keeper.Sleep(p.ctx, turn) != nil {
+		if p.x.t.hub.Keeper.Sleep(p.req.Context(), turn) != nil {
 			return
 		}
 	}

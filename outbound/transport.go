@@ -23,6 +23,7 @@ type Transport struct {
 	lines   line.Lines[lineKey]
 	spaced  bool // a rule lets requests go no closer to each other than its rate allows
 	settles bool // something may be charged, refunded or given up when a response has ended
+	refunds bool // a request that got no connection gives back what it has spent
 
 	cooldown *core.Policy
 	guessed  marks // keys that cool for a guessed time, and when this process learned that
@@ -54,6 +55,8 @@ func New(cfg Config) (*Transport, error) {
 		t.spaced = t.spaced || leaks
 		t.settles = t.settles || r.Settle != nil || r.Clamp || r.Policy.Hold() > 0 ||
 			cfg.Meter != nil && r.Cost == nil && r.measured()
+		bucket, _ := r.Policy.Algorithm().(core.TokenBucket)
+		t.refunds = t.refunds || t.settles || bucket.Rate == 0 // one that refills needs no refund
 	}
 	return t, nil
 }

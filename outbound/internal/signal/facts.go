@@ -15,20 +15,20 @@ type family struct {
 	// refills says that limits whose names have no period refill one by one until the reset. Limits
 	// without a name are of windows, such as those of GitHub and X.
 	refills bool
-	source  string
 }
 
 var families = []family{
-	{"X-Ratelimit-", false, "", true, // "the time until the rate limit resets to its initial state" (OpenAI)
-		"platform.openai.com/docs/guides/rate-limits; console.groq.com/docs/rate-limits; " +
-			"docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api; " +
-			"api-dashboard.search.brave.com/documentation/guides/rate-limiting; 2026-11"},
-	{"X-Rate-Limit-", false, "", false, "docs.x.com/x-api/fundamentals/rate-limits, 2026-11"},
-	{"Ratelimit-", false, "", false, "draft-ietf-httpapi-ratelimit-headers-00 to -07"},
-	// "The time when the limit will be fully replenished."
-	{"Anthropic-Ratelimit-", true, "", true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
-	{"Anthropic-Fast-", true, "fast-", true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
-	{"Anthropic-Priority-", true, "priority-", true, "docs.anthropic.com/en/api/service-tiers, 2026-11"},
+	// "The time until the rate limit resets to its initial state" (OpenAI).
+	// platform.openai.com/docs/guides/rate-limits, console.groq.com/docs/rate-limits,
+	// docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api,
+	// api-dashboard.search.brave.com/documentation/guides/rate-limiting, 2026-11
+	{"X-Ratelimit-", false, "", true},
+	{"X-Rate-Limit-", false, "", false}, // docs.x.com/x-api/fundamentals/rate-limits, 2026-11
+	{"Ratelimit-", false, "", false},    // draft-ietf-httpapi-ratelimit-headers-00 to -07
+	// "The time when the limit will be fully replenished." docs.anthropic.com/en/api/rate-limits, 2026-11
+	{"Anthropic-Ratelimit-", true, "", true},
+	{"Anthropic-Fast-", true, "fast-", true},
+	{"Anthropic-Priority-", true, "priority-", true}, // docs.anthropic.com/en/api/service-tiers, 2026-11
 }
 
 // fieldFamily is that of RateLimit-Limit and the like, and of the members of RateLimit in draft -07.
