@@ -30,15 +30,15 @@ func (p *pass) lower(told []signal.Remaining, status int) {
 		if wait > 0 {
 			x.coolKey(rule.cooldown, status, signal.Signal{Reason: signal.Slow, Wait: wait}, p.sent)
 		}
-		limit, most := lowered(rule.Policy.Algorithm(), left)
-		if left == rule.left || most <= 0 {
-			continue
-		}
-		ctx := context.WithoutCancel(x.req.Context())
-		c := core.Charge{Policy: rule.Policy, Key: x.charges[i].Key, Cost: 1, Limit: limit}
-		n, _, err := x.t.cfg.Gate.SpendUpTo(ctx, most, c)
-		if x.t.cfg.Observe != nil && (n > 0 || err != nil) {
-			x.t.cfg.Observe(ctx, &LowerEvent{Policy: c.Policy, Key: c.Key, Remaining: left, Spent: n, Err: err})
+		if left < rule.left { // the lower limit takes an allocation
+			if limit, most := lowered(rule.Policy.Algorithm(), left); most > 0 {
+				ctx := context.WithoutCancel(x.req.Context())
+				c := core.Charge{Policy: rule.Policy, Key: x.charges[i].Key, Cost: 1, Limit: limit}
+				n, _, err := x.t.cfg.Gate.SpendUpTo(ctx, most, c)
+				if x.t.cfg.Observe != nil && (n > 0 || err != nil) {
+					x.t.cfg.Observe(ctx, &LowerEvent{Policy: c.Policy, Key: c.Key, Remaining: left, Spent: n, Err: err})
+				}
+			}
 		}
 	}
 }
