@@ -222,16 +222,20 @@ end
 
 function commands.HDEL(key, ...) return remove(key, 'hash', 'fields', ...) end
 
-function commands.ZADD(key, score, member, named)
-  local e = entry(key, 'zset', true)
+function commands.ZADD(key, ...)
+  local e, words, new = entry(key, 'zset', true), {...}, 0
   e.scores = e.scores or {}
-  if score == 'INCR' then
-    e.scores[named] = (e.scores[named] or 0) + math.tointeger(tonumber(member))
-    return string.format('%d', e.scores[named])
+  if words[1] == 'INCR' then
+    local member = words[3]
+    e.scores[member] = (e.scores[member] or 0) + math.tointeger(tonumber(words[2]))
+    return string.format('%d', e.scores[member])
   end
-  local new = not e.scores[member]
-  e.scores[member] = math.tointeger(tonumber(score)) or error({err = 'ERR value is not a float'})
-  return new and 1 or 0
+  for i = 1, #words, 2 do
+    local score, member = words[i], words[i + 1]
+    new = new + (e.scores[member] and 0 or 1)
+    e.scores[member] = math.tointeger(tonumber(score)) or error({err = 'ERR value is not a float'})
+  end
+  return new
 end
 
 function commands.ZREM(key, ...) return remove(key, 'zset', 'scores', ...) end
