@@ -36,6 +36,14 @@ func dialed(reply func(asked int) string) func(context.Context, string, string) 
 	}
 }
 
+// decides is the reply of a server that knows no handshake.
+func decides(asked int) string {
+	if asked == 0 {
+		return "-ERR unknown command\r\n"
+	}
+	return "*1\r\n:1\r\n"
+}
+
 // A server dies while a probe talks to it. What it answered before the probe last asked, over the pool
 // or to a call, does not say that it lives.
 func TestProbeBelievesNoEarlierAnswer(t *testing.T) {
@@ -133,12 +141,7 @@ func TestCallsPassSilentConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newServersOver(t, dialed(func(asked int) string {
-					if asked == 0 {
-						return "-ERR unknown command\r\n"
-					}
-					return "*1\r\n:1\r\n"
-				}), func(ctx context.Context, cmds []redis.Cmder) error {
+				s := newServersOver(t, dialed(decides), func(ctx context.Context, cmds []redis.Cmder) error {
 					if texts(cmds[0])[0] == "lost" {
 						<-ctx.Done()
 						return ctx.Err()
@@ -164,4 +167,24 @@ func TestCallsPassSilentConnections(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A release waits for the acquire of its slot. It is sent when that is answered, although it is so late
+// that other calls could pass it.
+func TestReleaseFollowsLateAcquire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServersOver(t, dialed(decides), func(_ context.Context, cmds []redis.Cmder) error {
+			if texts(cmds[0])[0] == "late" {
+				time.Sleep(10 * timeout)
+			}
+			answer(cmds[0])
+			return nil
+		}, trips.Config{})
+		acquire, release := newLetter("a", "late"), newLetter("a", "release")
+		acquire.Lane, acquire.Acquires = trips.Operations, "id"
+		gatetest.Is(t, s.Do(t.Context(), &acquire.Call), trips.ErrOverloaded, "the acquire")
+		release.Lane, release.Insists, release.Releases = trips.Operations, true, []string{"id"}
+		release.Bound(t.Context(), time.Minute)
+		gatetest.Worked(t, s.Do(t.Context(), &release.Call))
+	})
 }

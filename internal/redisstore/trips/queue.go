@@ -190,6 +190,9 @@ func (q *queue) answer(t *trip, err error) {
 			k.told <- struct{}{}
 		}
 	}
+	if t.beside && len(q.waiting) > 0 { // a release may have waited for the acquire of its slot
+		q.start(Operations)
+	}
 }
 
 // fails gives a call its error, if a trip ended with one that is not the call's own. It reports false
