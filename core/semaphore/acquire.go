@@ -43,7 +43,7 @@ func (s made) acquire(ctx context.Context, r Request) (*Lease, error) {
 	return l, err
 }
 
-// take takes a slot, from the store or as OnFailure says, and reports whether the caller was queued.
+// take takes a slot, from the store or as OnFailure says, and reports whether the caller has waited.
 // A cause is why the store has failed already.
 func (s *Semaphore) take(
 	ctx context.Context, r *Request, q lease.Request, cause error,

@@ -16,8 +16,9 @@ import (
 // refunded if it gets none. After a wait, Admit asks again about the charges with core.NoCost, such
 // as whether a key is blocked, and denies if one does not fit any more. If a hold of its charges
 // has expired during the wait, as after an outage, it spends them again. With a charge that asks,
-// it first looks for a free slot in one step. With a context of core.WithBackground and a MaxWait, it
-// spends the charges when it has its slot.
+// it first looks for a free slot in one step, unless it lets holders come first at a server that may
+// be empty. With a context of core.WithBackground and a MaxWait, it spends the charges when it has its
+// slot.
 //
 // If the request may go on, the Lease is not nil, and its Reservation is what was spent. If a
 // charge denies, the Lease and the error are nil and no slot is held. If there is no slot,
@@ -110,7 +111,8 @@ func (s made) newClaim(
 		slot:  request.Slot{Scope: s.scope(r.Caps[0].Key), Request: q, Abandon: s.abandon},
 		start: time.Now(),
 	}
-	if len(c.asks) > 0 && q.Waiters > 0 { // a slot of the same step needs no second question
+	// A slot of the same step needs no second question.
+	if len(c.asks) > 0 && q.Waiters > 0 && s.hub.Keeper.Settles() <= 0 {
 		c.slot.Request.Waiters, c.slot.Waits = 0, true
 	}
 	return c, nil

@@ -26,7 +26,7 @@ type attempt struct {
 	over     <-chan time.Time // MaxWait is over
 	half     time.Time        // until when the caller waits in the background
 	position int64            // in the queue, or -1
-	waited   *bool            // the store has queued the caller
+	waited   *bool            // the store has queued the caller, or holders came first
 	asked    time.Time        // when the store was asked last
 
 	sent     bool // the slot may be granted, or the id waits
@@ -36,7 +36,8 @@ type attempt struct {
 // errBack ends the wait for a local slot, because Redis answers again.
 var errBack = errors.New("semaphore: redis is back")
 
-// ask asks a store until it grants or rejects. It sets waited if the store queues the caller.
+// ask asks a store until it grants or rejects. It sets waited if the store queues the caller, or holders
+// come first.
 func (s *Semaphore) ask(
 	ctx context.Context, store request.LeaseStore, r *Request, q lease.Request, start time.Time,
 	waited *bool,
@@ -62,6 +63,7 @@ func (s *Semaphore) ask(
 	for {
 		if q.Waiters > 0 && !a.fallsBack() {
 			wait := min(s.hub.Keeper.Settles(), r.MaxWait-time.Since(start))
+			*waited = *waited || wait > 0
 			if err := s.hub.Keeper.Sleep(ctx, wait); err != nil {
 				return nil, err
 			}

@@ -18,7 +18,8 @@ type AcquireEvent struct {
 	Source core.Source
 	// Full is why there was no room. That is no error.
 	Full *FullError
-	// Waited says that the caller was in the queue.
+	// Waited says that the caller was in the queue, or let holders come first at a server that may be
+	// empty.
 	Waited bool
 	// Err is the error that the caller received, or why a failure mode decided.
 	Err  error

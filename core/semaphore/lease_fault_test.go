@@ -225,6 +225,42 @@ func TestHoldersComeFirstAtAnEmptyServer(t *testing.T) {
 	release(t, l)
 }
 
+// A caller of Admit that can wait leaves a server that may be empty to the holders too. Then it asks again
+// whether its key is blocked, as after any wait.
+func TestAdmitLeavesAnEmptyServerToHolders(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	client, cfg := s.Client(t), semaphore.Config{TTL: time.Hour}
+	g, other := redisGate(t, client, core.Config{}), redisGate(t, s.Client(t), core.Config{})
+	full, free := semaphore.Cap{Key: newKey(t, "full"), Limit: 1}, semaphore.Cap{Key: newKey(t, "free"), Limit: 1}
+	sem := newSemaphore(t, g, cfg)
+	l := acquire(t, sem, full)
+	waits := enqueue(t, sem, full)
+	eventually(t, "it listens", func() bool { return len(client.PubSubChannels(t.Context(), "*").Val()) == 1 })
+	before := l.Until()
+	worked(t, client.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
+	eventually(t, "it listens again", func() bool { return l.Until().After(before) })
+	blocks := limited(t, "blocks", core.Block{Strikes: 5, Within: time.Minute, For: time.Hour})
+	list := core.Must(core.NewBlocklist(other, blocks))
+	spends := core.Charge{Policy: limited(t, "spends", frozen(1)), Key: free.Key, Cost: 1}
+	admitted := make(chan *semaphore.Lease)
+	go func() {
+		asks := core.Charge{Policy: blocks, Key: free.Key, Cost: core.NoCost}
+		l, _, _ := sem.Admit(t.Context(), semaphore.Request{Caps: []semaphore.Cap{free}, MaxWait: semaphore.Forever}, asks, spends)
+		admitted <- l
+	}()
+	eventually(t, "the charges are spent", func() bool { return gatetest.Used(t, other, spends.Policy, free.Key) == 1 })
+	holder, err := newSemaphore(t, other, cfg).Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{free}})
+	noError(t, err)
+	worked(t, list.Block(t.Context(), free.Key, time.Hour))
+	release(t, holder)
+	if l := <-admitted; l != nil {
+		t.Errorf("a blocked key was admitted: %v", l)
+	}
+	release(t, l)
+	release(t, <-waits)
+}
+
 // While Redis is stopped, the failure mode answers every caller, and what Redis has granted a process
 // counts in its share. A caller that waits in this process returns to Redis when Redis answers again.
 func TestWaitersReturnToRedis(t *testing.T) {
