@@ -41,7 +41,7 @@ type delivery struct {
 	whole   bool
 
 	trace            httptrace.ClientTrace
-	asked, connected atomic.Bool // Base asks for connections, and had one in the last sending
+	asked, connected atomic.Bool // Base asked for a connection, and had one, in the last sending
 
 	// The slices begin here, so that few rules need no further allocation.
 	firstRuled   [2]ruled
@@ -53,7 +53,7 @@ type delivery struct {
 type ruled struct {
 	*Rule
 	cooldown core.Key // where nothing is left of Rule.Limit until a reset, or zero
-	left     int64    // when the request was admitted, as Redis or a Gate in memory has told last
+	left     int64    // when the request was admitted, or 0 if its process decided alone
 }
 
 // open derives the charges of a request, and decides nothing. The delivery is not nil.

@@ -38,9 +38,11 @@ func (x *delivery) pass(
 		return nil, new(BusyError), nil
 	}
 	for i := range x.ruled {
-		if by := d.At(i); by.Source != core.SourceLocal {
-			x.ruled[i].left = by.Remaining
+		by := d.At(i)
+		if by.Source == core.SourceLocal { // what other processes leave is not known
+			by.Remaining = 0
 		}
+		x.ruled[i].left = by.Remaining
 	}
 	p := &pass{x: x, req: x.req, paid: paid}
 	if l != nil {
@@ -67,6 +69,7 @@ func (p *pass) send() (*http.Response, error) {
 		p.end()
 	}()
 	p.sent = time.Now()
+	x.asked.Store(false)
 	x.connected.Store(false)
 	res, err := x.t.cfg.Base.RoundTrip(p.req)
 	switch {

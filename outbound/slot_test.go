@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -157,6 +158,28 @@ func TestDialErrorRefunds(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A request that is sent again in a way that asks for no connection may have reached the upstream.
+func TestRetryWithoutConnectionStaysSpent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, policy, sent := gatetest.Memory(t, core.Config{}), gatetest.Limited(t, "a", gatetest.Frozen(10)), 0
+		tr := transport(t, outbound.Config{
+			Gate: g, MaxWait: time.Minute, Retry: outbound.Retry{Max: 1}, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}},
+			Base: roundTripper(func(r *http.Request) (*http.Response, error) {
+				if sent++; sent > 1 {
+					return nil, errors.New("the connection is lost")
+				}
+				httptrace.ContextClientTrace(r.Context()).GetConn("")
+				return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"1"}}, Body: http.NoBody}, nil
+			}),
+		})
+		if _, err := get(t, tr, "http://example.com/"); err == nil {
+			t.Error("no error")
+		}
+		synctest.Wait()
+		gatetest.Equal(t, standing(t, g, policy, gatetest.Key(t, "example.com")).Used, 2, "used")
+	})
 }
 
 // A request whose slot is lost before it is sent asks again, and sends once: after its last question, or

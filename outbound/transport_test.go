@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbound"
 )
 
@@ -141,6 +142,31 @@ func TestRemainingLowers(t *testing.T) {
 				r.busy("", "a")
 			})
 		})
+	}
+}
+
+// What a response tells is not compared with what was left for an earlier sending, if this process has
+// decided alone since.
+func TestRemainingLowersNothingAlone(t *testing.T) {
+	s, sent := redistest.Start(t), 0
+	tr := transport(t, outbound.Config{
+		Gate: gatetest.Redis(t, s.Client(t), core.Config{Timeout: gatetest.ShortTimeout}), MaxWait: time.Minute, Retry: outbound.Retry{Max: 1},
+		Rules: []outbound.Rule{{Policy: gatetest.Limited(t, "a", gatetest.Frozen(100)), Key: outbound.ByHost, Limit: "requests"}},
+		Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			if sent++; sent == 1 {
+				s.Kill()
+				return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"1"}}, Body: http.NoBody}, nil
+			}
+			return &http.Response{StatusCode: 200, Header: http.Header{"X-Ratelimit-Remaining-Requests": {"10"}}, Body: http.NoBody}, nil
+		}),
+		Observe: func(_ context.Context, e core.Event) {
+			if e, ok := e.(*outbound.LowerEvent); ok {
+				t.Errorf("%+v", e)
+			}
+		},
+	})
+	if status, err := get(t, tr, "http://example.com/"); status != 200 || err != nil {
+		t.Error(status, err)
 	}
 }
 
