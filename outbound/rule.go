@@ -23,7 +23,7 @@ type Rule struct {
 	// body. Nil is the estimate of Config.Meter in the unit of the policy, or 1 if the unit is
 	// core.UnitRequests or the Meter measures nothing of the request. A policy of another unit needs
 	// one of the two. A negative cost fails the request. A request that no connection could be made for
-	// gives its cost back, unless all rules are TokenBuckets that refill and nothing is settled.
+	// gives its cost back. It may not where all rules are TokenBuckets that refill and nothing is settled.
 	Cost func(*http.Request) int64
 	// Clamp lowers a cost above the limit to the limit, so that a request whose cost is an estimate
 	// can pass. The rest is charged when the response has ended. If neither Settle nor Config.Meter

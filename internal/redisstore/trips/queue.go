@@ -21,7 +21,8 @@ const (
 // are ready run first, such as those that the sender has just answered: otherwise the first of them
 // would send its next call alone, and a server of many callers would get twice as many commands. A
 // third round trip begins only while nothing but operations waits: decisions on a hot key merge, and
-// two large batches of them cost the server less than three small ones.
+// two large batches of them cost the server less than three small ones. Round trips beside the senders
+// do not count.
 type queue struct {
 	pending
 	run   func()             // the method send, bound once
