@@ -94,6 +94,34 @@ func TestEvictOfUnknownID(t *testing.T) {
 	})
 }
 
+// Callers that place a key below different parents, and leave, block nobody after them.
+func TestKeyWithTwoParents(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		s := newSemaphore(t, g, semaphore.Config{})
+		level := func(parts ...string) semaphore.Cap {
+			return semaphore.Cap{Key: newKey(t, "acme", parts...), Limit: 1}
+		}
+		tenant, team, other, user := level(), level("team"), level("other"), level("user")
+		wait := func(levels ...semaphore.Cap) string {
+			return gatetest.Must(s.Enqueue(t.Context(), semaphore.Request{Caps: levels}))(t)
+		}
+		leave := func(ids ...string) {
+			for _, id := range ids {
+				worked(t, s.Leave(t.Context(), tenant.Key, id))
+			}
+		}
+		held := acquire(t, s, tenant)
+		first, second := wait(tenant, team, user), wait(tenant, other, user)
+		third := wait(tenant)
+		leave(first, second)
+		release(t, held)
+		wantFull(t, s, "third has the slot", tenant)
+		leave(wait(tenant, team, user), wait(tenant, other, user))
+		fourth := wait(tenant)
+		leave(wait(tenant, team), fourth, third)
+	})
+}
+
 // Metadata that is too long is cut. Every value keeps its share, whichever value is too long.
 func TestLongMetaIsCut(t *testing.T) {
 	long := strings.Repeat("ü b", 1000)

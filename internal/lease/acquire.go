@@ -66,12 +66,13 @@ func (s *Scope) keep(r *record) {
 // admit grants a lease to a new caller, queues it, or refuses it.
 func (s *Scope) admit(r *record) Status {
 	s.adoptLimits(r.Levels)
-	fits, first := s.hasRoom(r), true
+	fits := s.hasRoom(r)
+	first := fits
 	for _, l := range r.Levels {
 		first = first && s.head(l.Node) == ""
 	}
 	switch {
-	case fits && first:
+	case first:
 		s.keep(r)
 		s.grant(r.ID, r, r.Lease)
 		return Held
@@ -95,7 +96,7 @@ func (s *Scope) queue(r *record, fits bool) Status {
 	enqueue(s.waiters, leaf, place{r.ticket, id})
 	s.countWaiter(r, 1)
 	s.patience.put(id, s.now+r.Patience)
-	isFirst := s.head(leaf) == id
+	isFirst := s.waiters[leaf][0].id == id && s.head(leaf) == id
 	if isFirst {
 		s.refresh(r.Levels)
 	}

@@ -134,6 +134,16 @@ func TestNodeWithTwoParents(t *testing.T) {
 		if g := p.acquire("waits", 9, root, tenant, user); g.Status != Held {
 			t.Fatalf("%+v", g)
 		}
+		root.Limit = 1
+		one, two, both := Level{"{a}:1", 1, 1, 0, 0}, Level{"{a}:2", 1, 1, 0, 0}, Level{"{a}:b", 1, 1, 0, 0}
+		p.acquire("first", 9, root, one, both)
+		p.acquire("second", 9, root, two, both)
+		p.acquire("third", 9, root)
+		p.release("first", "second")
+		p.release("waits")
+		if g := p.acquire("third", 9, root); g.Status != Held {
+			t.Fatalf("%+v", g)
+		}
 	})
 }
 

@@ -35,6 +35,8 @@ func (s *Scope) finish() {
 	s.last = s.now
 	if s.patience.len() == 0 {
 		s.ticket, s.accounts = 0, newAccounts()
+		clear(s.ready) // requests may have placed a node below different parents
+		clear(s.readyAt)
 	}
 	if s.Idle() {
 		*s = *NewScope(s.token, s.Tell)

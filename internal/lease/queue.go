@@ -30,7 +30,13 @@ func (s *Scope) headBelow(node string, depth int) string {
 		below = r[0]
 	}
 	if below.id != "" && depth < maxDepth && (here.id == "" || ticketOf(below.rank) < here.rank) {
-		return s.headBelow(below.id, depth+1)
+		if id := s.headBelow(below.id, depth+1); id != "" {
+			return id
+		}
+		// The last that waited there had placed the node below another parent.
+		dequeue(s.ready, node, below)
+		delete(s.readyAt, below.id)
+		return s.headBelow(node, depth)
 	}
 	return here.id
 }
@@ -40,9 +46,9 @@ func (s *Scope) headBelow(node string, depth int) string {
 func (s *Scope) refresh(levels []Level) {
 	for i := len(levels) - 1; i > 0; i-- {
 		node, parent := levels[i].Node, levels[i-1]
+		id := s.head(node)
 		before, isReady := s.readyAt[node]
 		var at position
-		id := s.head(node)
 		if r := s.records[id]; r != nil && s.hasRoomAt(r, node) {
 			at = position{parent.Node, s.rankAt(node, r, parent)}
 		}

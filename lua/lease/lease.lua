@@ -204,6 +204,13 @@ if operation == 'renew' then
 end
 
 if scope.places == 0 and scope.since > 0 then
+  -- A node that requests have placed below different parents may have left one ready.
+  for _, member in ipairs(scope.nodes > 0 and call('ZRANGEBYLEX', KEYS[3], '[~', '+') or {}) do
+    local child = string.match(member, '^~%S+ %d+ (%S+)$')
+    if child then
+      scope.fields['n:' .. child], scope.changed['n:' .. child] = false, true
+    end
+  end
   call('DEL', KEYS[3], KEYS[5])
 end
 if scope.holders + scope.places == 0 then

@@ -28,7 +28,16 @@ local function head(node, depth)
     call('ZRANGEBYLEX', KEYS[3], '[~' .. from, '(~' .. to, 'LIMIT', '0', '1')[1]
   if below and depth < 16 and (not here or
     string.sub(below, after + 18, after + 33) < string.sub(here, after, after + 15)) then
-    return head(string.sub(below, after + 35), depth + 1)
+    local child = string.sub(below, after + 35)
+    local id = head(child, depth + 1)
+    if id then
+      return id
+    end
+    -- The last that waited there had placed the child below another parent.
+    call('ZREM', KEYS[3], below)
+    scope.fields['n:' .. child], scope.changed['n:' .. child] = false, true
+    scope.nodes = scope.nodes - 1
+    return head(node, depth)
   elseif here then
     return string.sub(here, after + 17)
   end
