@@ -1,7 +1,7 @@
 package algorithm
 
-// Run decides one request at now and appends the reply: the verdict, each charge's reply, the
-// Raises of each that adjusts and Held of each that may be held, except for Give, Settle and Renew. The
+// Run decides one request at now and appends the reply: the verdict and, unless the operation
+// Corrects, each charge's reply, the Raises of each that adjusts and Held of each that may be held. The
 // charges have different states. Bit i of changed is set if charge i changed its State. AtMost sets
 // each charge's cost to what was charged. At first Run raises the limits, and refunds the holds that
 // have ended. If a key is to be seeded before, the reply is Unseeded and nothing changes.
