@@ -71,6 +71,9 @@ func (s *simulation) config() (cfg replay.Config, name string, err error) {
 	if s.top < 0 {
 		return cfg, name, usagef("--top %d: it must not be negative", s.top)
 	}
+	if _, nameless := s.prefixes[""]; nameless {
+		return cfg, name, usagef("--path =%s: it must be LIMIT=PREFIX", s.prefixes[""])
+	}
 	set, name, err := readPlan(s.plan, s.name)
 	if err != nil {
 		return cfg, name, err

@@ -79,6 +79,8 @@ func TestSimulateTellsWho(t *testing.T) {
 	}
 	a, _ = headgateJSON[simulatedAnswer](t, "simulate", log, "--plan", plan, "--path", "api=/b", "--path", "minute=/b")
 	gatetest.Equal(t, a.Refused, 5, "by path: %+v", a)
+	r = headgate(t, "simulate", log, "--plan", plan, "--path", "=/b")
+	gatetest.Equal(t, r.code, exitUsage, "exit code for a path of no limit: %s", r.out)
 }
 
 // A key from a log is nothing that the terminal obeys.

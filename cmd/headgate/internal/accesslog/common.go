@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"cmp"
 	"net/url"
 	"regexp"
 	"strings"
@@ -11,10 +12,10 @@ import (
 //
 //	client identity user [10/Oct/2000:13:55:36 -0700] "GET /a?b HTTP/1.0" 200 2326 ...
 //
-// A virtual host with its port may stand before it, as in Apache's vhost_combined. A quote in the
-// request has a backslash before it.
-var common = regexp.MustCompile(
-	`^(?:([\w.-]+):\d+ )?(\S+) \S+ ([^\[]+) \[([^\]]+)\] "((?:[^"\\]|\\.)*)"`)
+// A virtual host may stand before it, with its port as in Apache's vhost_combined or without, if the
+// identity is "-". A quote in the request has a backslash before it.
+var common = regexp.MustCompile(`^(?:(\S+?)(?::\d+)? ([^\s-]\S*) - |(\S+) \S+ )(.*?) ` +
+	`\[([^\[\]]+)\] [^"]*"((?:[^"\\]|\\.)*)"`)
 
 // commonTime is the layout of a time in the Common Log Format.
 const commonTime = "02/Jan/2006:15:04:05 -0700"
@@ -25,12 +26,12 @@ func parseCommon(line string, r *Request) error {
 	if m == nil {
 		return errLine
 	}
-	at, err := time.Parse(commonTime, m[4])
+	at, err := time.Parse(commonTime, m[5])
 	if err != nil {
 		return errLine
 	}
-	r.Time, r.Host, r.Client, r.User = at.UnixMicro(), m[1], known(m[2]), known(m[3])
-	r.Method, r.Path = request(m[5])
+	r.Time, r.Host, r.Client, r.User = at.UnixMicro(), m[1], known(cmp.Or(m[2], m[3])), known(m[4])
+	r.Method, r.Path = request(m[6])
 	return nil
 }
 
