@@ -35,7 +35,8 @@ func (x *Exchange) Wrote(n int64) {
 }
 
 // writer passes a response on to the ResponseWriter of an exchange. It records the status and the
-// bytes, and keeps the headers. It is a writers.Own of one pointer, so that an interface of it takes no allocation.
+// bytes, and keeps the headers. It is a writers.Own of one pointer, so that an interface of it takes no
+// allocation.
 type writer struct{ x *Exchange }
 
 // Unwrap is for http.ResponseController.
