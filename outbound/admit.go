@@ -37,11 +37,9 @@ func (x *delivery) try() (*pass, *BusyError, error) {
 		return x.slotFirst()
 	}
 	// Those that run take the slots again first that Redis does not know.
-	left := settling - time.Since(time.Unix(0, x.t.unasked.Load()))
-	if left = max(left, x.t.hub.Keeper.Settles()); left > 0 {
-		if err := x.sleep(min(left, x.left())); err != nil {
-			return nil, nil, err
-		}
+	wait := max(settling-time.Since(time.Unix(0, x.t.unasked.Load())), x.t.hub.Keeper.Settles())
+	if err := x.sleep(min(wait, x.left())); err != nil {
+		return nil, nil, err
 	}
 	l, d, err := x.t.cfg.Slot.Semaphore.Admit(
 		x.req.Context(), semaphore.Request{Caps: x.caps}, x.charges...,
