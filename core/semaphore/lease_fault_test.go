@@ -184,6 +184,24 @@ func TestLeasesSurviveFailover(t *testing.T) {
 	}
 }
 
+// A server that has forgotten the leases of a process has them again long before they are due.
+func TestForgottenLeasesAreRenewedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
+	sem := newSemaphore(t, g, semaphore.Config{TTL: time.Hour, OnLoss: semaphore.LossAdopt})
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+	l := acquire(t, sem, level)
+	<-time.After(1100 * time.Millisecond) // what was confirmed within a second is not renewed
+	s.Restart()
+	eventually(t, "the slot is held", func() bool {
+		_, _ = g.Decide(t.Context(), core.Charge{Policy: limited(t, "p", frozen(1)), Key: level.Key, Cost: core.NoCost})
+		all, _, err := sem.Holders(t.Context(), level.Key)
+		return err == nil && len(all) == 1
+	})
+	release(t, l)
+}
+
 // When a server begins again and is empty, holders take their slots again before anybody who waits for
 // one gets it, in whatever process.
 func TestHoldersComeFirstAtAnEmptyServer(t *testing.T) {
