@@ -72,6 +72,6 @@ func (g *Gate) parts(charges []*request.Charge) (parts [][]*request.Charge) {
 // part in one step.
 func (g *Gate) takesSlot(charges []Charge, outermost string) bool {
 	return g.source == SourceRedis && (!g.cluster || !slices.ContainsFunc(charges, func(c Charge) bool {
-		return c.Key.in.Path[:c.Key.in.Outer] != outermost
+		return c.Key.in.Outermost() != outermost
 	}))
 }

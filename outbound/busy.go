@@ -107,7 +107,7 @@ func (x *delivery) denial(d *core.Decision, later time.Duration) *BusyError {
 		if n.rank > e.rank || n.rank == e.rank && n.rest > e.rest {
 			e = n
 		}
-		e.After = max(e.After, n.After)
+		e.After = n.After
 	}
 	return e
 }

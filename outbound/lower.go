@@ -15,8 +15,7 @@ import (
 // It spends units until a limit that is lower by what is left is reached, in one step. So of any
 // number of responses, at any number of replicas, the lowest count holds, and none counts twice.
 func (p *pass) lower(told []signal.Remaining, status int) {
-	x := p.x
-	for i, rule := range x.ruled {
+	for i, rule := range p.x.ruled {
 		left, wait := rule.left, time.Duration(0)
 		for _, r := range told {
 			switch {
@@ -28,18 +27,24 @@ func (p *pass) lower(told []signal.Remaining, status int) {
 			}
 		}
 		if wait > 0 {
-			x.coolKey(rule.cooldown, status, signal.Signal{Reason: signal.Slow, Wait: wait}, p.sent)
+			p.x.coolKey(rule.cooldown, status, signal.Signal{Reason: signal.Slow, Wait: wait}, p.sent)
 		}
-		if left < rule.left { // the lower limit takes an allocation
-			if limit, most := lowered(rule.Policy.Algorithm(), left); most > 0 {
-				ctx := context.WithoutCancel(x.req.Context())
-				c := core.Charge{Policy: rule.Policy, Key: x.charges[i].Key, Cost: 1, Limit: limit}
-				n, _, err := x.t.cfg.Gate.SpendUpTo(ctx, most, c)
-				if x.t.cfg.Observe != nil && (n > 0 || err != nil) {
-					x.t.cfg.Observe(ctx, &LowerEvent{Policy: c.Policy, Key: c.Key, Remaining: left, Spent: n, Err: err})
-				}
-			}
+		if left < rule.left {
+			p.x.lowerTo(left, p.x.charges[i])
 		}
+	}
+}
+
+// lowerTo lowers what is left under the rule of a charge.
+func (x *delivery) lowerTo(left int64, c core.Charge) {
+	limit, most := lowered(c.Policy.Algorithm(), left)
+	if most <= 0 {
+		return
+	}
+	ctx := context.WithoutCancel(x.req.Context())
+	n, _, err := x.t.cfg.Gate.SpendUpTo(ctx, most, core.Charge{Policy: c.Policy, Key: c.Key, Cost: 1, Limit: limit})
+	if x.t.cfg.Observe != nil && (n > 0 || err != nil) {
+		x.t.cfg.Observe(ctx, &LowerEvent{Policy: c.Policy, Key: c.Key, Remaining: left, Spent: n, Err: err})
 	}
 }
 

@@ -90,9 +90,8 @@ func (t *Transport) CloseIdleConnections() {
 }
 
 // send waits for room with that patience, sends the request, and sends it again as often as that if it is
-// refused. It leaves the body of a
-// request that fails open, and unread if the request was not sent, so that another Transport can send
-// it. The delivery is not nil.
+// refused. It leaves the body of a request that fails open, and unread if the request was not sent, so
+// that another Transport can send it. The delivery is not nil.
 func (t *Transport) send(
 	req *http.Request, p patience, retries int,
 ) (x *delivery, res *http.Response, err error) {

@@ -33,7 +33,7 @@ type Set struct {
 // change it.
 type plan struct {
 	Plan                                // whose Subscribed limits are Calendars
-	written    Plan                     // as it was given
+	written    Plan                     // as it was given, of a Set's plan
 	name       string                   // is empty for an Override
 	subscribed map[string]core.Calendar // the Subscribed ones
 	of         *plan                    // of the Set, if this one is for some anchors
@@ -44,7 +44,7 @@ type plan struct {
 
 // newPlan returns a plan that shares nothing with p.
 func newPlan(p Plan, name string) *plan {
-	made := &plan{Plan: p.clone(), written: p.clone(), name: name}
+	made := &plan{Plan: p.clone(), name: name}
 	for name, limit := range made.Limits {
 		if s, ok := limit.(Subscribed); ok {
 			if made.subscribed == nil {
@@ -94,6 +94,7 @@ func compile(cfg SetConfig, named map[string]string) (*Set, []fault) {
 		faults = append(faults, checkName("plans", name)...)
 		faults = append(faults, p.check("plans."+name+".")...)
 		set.plans[name] = newPlan(p, name)
+		set.plans[name].written = p.clone()
 	}
 	faults = append(faults, set.checkNames(named)...)
 	faults = append(faults, set.useRoutes(cfg.Routes)...)

@@ -104,7 +104,7 @@ func (x *Exchange) decide(r *http.Request) {
 		return
 	}
 	err = x.spendAlone(r.Context(), charges)
-	for err == nil && x.guard.follows && x.follow(charges) {
+	for err == nil && x.follow(charges) {
 		err = x.spendAlone(r.Context(), charges)
 	}
 	x.conclude(charges, true, err)
@@ -147,7 +147,7 @@ func (x *Exchange) decideBeside(r *http.Request, room []core.Charge) {
 	x.background = classify != nil && classify(r)
 	ctx := x.classed(r.Context())
 	err = x.spend(ctx, charges, &slot)
-	for err == nil && x.guard.follows && x.follow(charges) {
+	for err == nil && x.follow(charges) {
 		err = x.spend(ctx, charges, &slot)
 	}
 	x.conclude(charges, derived, err)

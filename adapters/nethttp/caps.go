@@ -32,15 +32,15 @@ func (g *Guard) Caps(r *http.Request) ([]semaphore.Cap, error) {
 
 // deriveCaps sets the caps of the request, or none if it returns an error.
 func (x *Exchange) deriveCaps(r *http.Request) error {
-	var parts []string
-	if x.guard.cfg.Scope != nil {
-		if err := x.deriveScope(r); err != nil {
-			return err
-		}
-		parts = append(parts, x.scope)
+	if err := x.deriveScope(r); err != nil {
+		return err
 	}
 	if err := x.derivePlan(r); err != nil {
 		return err
+	}
+	var parts []string
+	if x.scope != "" {
+		parts = append(parts, x.scope)
 	}
 	for i, level := range x.guard.cfg.Slot.Caps {
 		part, err := derive(level.Key, r)

@@ -146,10 +146,8 @@ func (rule *Rule) cost(r *http.Request) (cost int64, err error) {
 func (x *Exchange) ruleKey(
 	of string, f keyfunc.Func, noKey NoKey, r *http.Request,
 ) (key core.Key, ok bool, err error) {
-	if x.guard.cfg.Scope != nil {
-		if err := x.deriveScope(r); err != nil {
-			return core.Key{}, false, err
-		}
+	if err := x.deriveScope(r); err != nil {
+		return core.Key{}, false, err
 	}
 	part, err := derive(f, r)
 	switch {
@@ -168,12 +166,13 @@ func (x *Exchange) ruleKey(
 	return key, true, nil
 }
 
-// deriveScope sets the scope once.
+// deriveScope sets the scope once, if the Guard has one.
 func (x *Exchange) deriveScope(r *http.Request) (err error) {
-	if x.scope != "" {
+	of := x.guard.cfg.Scope
+	if of == nil || x.scope != "" {
 		return nil
 	}
-	if x.scope, err = derive(x.guard.cfg.Scope, r); err != nil {
+	if x.scope, err = derive(of, r); err != nil {
 		return fmt.Errorf("nethttp: scope: %w", err)
 	}
 	return nil

@@ -16,7 +16,7 @@ func (x *Exchange) denyUnread(r *http.Request, blocks []core.Charge) (decided bo
 	}
 	charges, err := x.deriveRules(r, slices.Clip(blocks), (*Rule).readsBody)
 	for err == nil && x.denies(r, charges) {
-		if !x.guard.follows || !x.follow(charges) {
+		if !x.follow(charges) {
 			return true
 		}
 	}

@@ -18,7 +18,7 @@ func chargerOf(r *Rule) *charger {
 // follow replaces the charges that deny the request by those under the policies that follow, and
 // reports whether the request is to be decided again. A denial spends nothing.
 func (x *Exchange) follow(charges []core.Charge) (again bool) {
-	if x.decision.Allowed {
+	if x.decision.Allowed || !x.guard.follows {
 		return false
 	}
 	for i, r := range x.denials() {

@@ -144,10 +144,9 @@ func (p *pending) excuses(k *Call, now time.Time) bool {
 	return lost > 0 && now.Before(k.End.Add(p.timeout+lost))
 }
 
-// overtaken reports whether the server has answered what was sent later than something that was sent
-// at that time and takes long: its connection may be dead. What this process has lost since
-// health.lost was that much does not count. One that starves cannot tell, because it reads answers in
-// any order.
+// overtaken reports whether what was sent at that time takes long, and the server has answered a later
+// call: its connection may be dead. Time does not count that this process has lost since health.lost
+// was lost. A process that starves cannot tell, because it reads answers in any order.
 func (p *pending) overtaken(sent time.Time, lost, long time.Duration) bool {
 	return p.heard.After(sent) && time.Since(sent)-(p.pulse.Lost()-lost) >= long && !p.starves()
 }
