@@ -67,7 +67,7 @@ func PeriodOf(q Quota, at int64) (then Quota, from, until int64) {
 
 // Span is the period for which a Quota counts units, as a reply tells it.
 type Span struct {
-	// Start is when the period starts, in microseconds since 1970. It is -1 if that is not known.
+	// Start is when the period starts, in microseconds since 1970. It is 0 if it never ends.
 	Start int64
 	// Width is how long the period lasts, in microseconds. It is 0 if it never ends.
 	Width int64
@@ -80,10 +80,8 @@ type Span struct {
 func SpanOf(l Limit, reply []int64) (s Span, ok bool) {
 	switch q := QuotaOf(l).(type) {
 	case *FixedWindow:
-		if q.calendar != nil {
-			return Span{Start: q.start, Width: q.width, Left: reply[1]}, true
-		}
-		return Span{Start: -1, Width: q.width, Left: reply[1]}, q.width >= time.Minute.Microseconds()
+		s = Span{Start: reply[3] - q.width, Width: q.width, Left: reply[1]}
+		return s, q.width >= time.Minute.Microseconds()
 	case *TokenBucket:
 		return Span{}, true
 	}

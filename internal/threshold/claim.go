@@ -33,9 +33,6 @@ type claim[O any] struct {
 // are claimed and not told yet.
 func (c *claim[O]) settle(cfg *Config[O]) error {
 	claims, marks, err := c.limits()
-	if err == nil {
-		err = c.find(cfg)
-	}
 	if err != nil {
 		return err
 	}
@@ -96,30 +93,6 @@ func (c *claim[O]) requests(claims, marks algorithm.Limit) (all []request.Reques
 		}
 	}
 	return all
-}
-
-// find finds the start of the period if the reply to the decision did not tell it. The store's
-// clock does: the period is a window that starts at a multiple of its width.
-func (c *claim[O]) find(cfg *Config[O]) error {
-	if c.Span.Start >= 0 {
-		return nil
-	}
-	minutes, err := algorithm.NewCalendar(1, algorithm.Minute, time.UTC, time.Time{}, time.Now())
-	if err != nil {
-		return err
-	}
-	age := time.Since(c.Asked).Microseconds()
-	look := c.ask(algorithm.Peek, c.State.Suffix+":now", minutes.Current())
-	if err := cfg.Send([]request.Request{look}); err != nil {
-		return err
-	}
-	minute, _ := algorithm.SpanOf(look.Charges[0].Limit, look.Charges[0].Reply)
-	now := minute.Start + minute.Width - minute.Left
-	// Wrong by the time of a round trip, and by as much as the clocks drift: far less than half of
-	// the width.
-	end := now - age + c.Span.Left + c.Span.Width/2
-	c.Span.Start = end - end%c.Span.Width - c.Span.Width
-	return nil
 }
 
 // ask returns a request for one unit of a state of the key.

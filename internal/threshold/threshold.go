@@ -76,8 +76,8 @@ type Watch[O any] struct {
 type known struct {
 	bits  uint8
 	limit int64
-	start int64 // of the period; -1 if that is not known
-	until int64 // by the clock, or 0: until another period is found
+	start int64 // of the period
+	until int64 // by the clock, when claims of other processes end that may be made again, or 0
 }
 
 // New returns a Watch.
@@ -96,12 +96,6 @@ func (w *Watch[O]) See(s Sighting[O]) {
 	s.Bits &^= k.bits
 	if s.Bits == 0 || len(w.pending) >= mostClaims {
 		return
-	}
-	if s.Span.Start < 0 && k.bits == 0 {
-		// The store answered after the decision was asked for, so this is not after the end of the
-		// period. Clocks drift.
-		k.until = w.cfg.Clock() - time.Since(s.Asked).Microseconds() +
-			min(s.Span.Left, time.Hour.Microseconds())
 	}
 	if !found && len(w.known) >= mostKnown {
 		clear(w.known)

@@ -120,14 +120,14 @@ func TestThresholdsOutliveFaults(t *testing.T) {
 	}
 }
 
-// minute returns a span of a minute whose start the reply did not tell.
+// minute returns a span of a minute.
 func minute(left time.Duration) algorithm.Span {
-	return algorithm.Span{Start: -1, Width: time.Minute.Microseconds(), Left: left.Microseconds()}
+	return algorithm.Span{Start: 60_000_000, Width: time.Minute.Microseconds(), Left: left.Microseconds()}
 }
 
-// A claim that is late finds the period of its decision, in which another process has told the
+// A claim that is late is one of the period of its decision, in which another process has told the
 // threshold.
-func TestLateClaimFindsItsPeriod(t *testing.T) {
+func TestLateClaimIsOfItsPeriod(t *testing.T) {
 	for _, lasts := range []time.Duration{
 		time.Second, 29 * time.Second, 31 * time.Second, 80 * time.Second,
 	} {
