@@ -60,9 +60,9 @@ func (s *Store) find(d *decision, now int64, r *request.Request) error {
 			return request.ErrPeriod
 		}
 		c.Limit = algorithm.At(c.Limit, now)
-		e := s.of(c).record(c)
+		e := s.of(c).keys[nameOf(c)]
 		if e == nil {
-			e = &record{key: c.Path, suffix: c.Suffix}
+			e = new(record)
 			d.fresh |= 1 << i
 		}
 		d.records[i] = e
@@ -98,9 +98,9 @@ func (s *Store) keep(d *decision, i int, c *request.Charge, changed bool, now in
 	fresh := d.fresh&(1<<i) != 0
 	switch keeps := e.state != nil || !e.kept.Empty(); {
 	case keeps && fresh:
-		s.of(c).add(c.StateHash(), e, now)
+		s.of(c).add(nameOf(c), e, now)
 	case !keeps && !fresh:
-		s.of(c).remove(c.StateHash(), e)
+		delete(s.of(c).keys, nameOf(c))
 	}
 }
 
