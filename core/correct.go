@@ -67,6 +67,20 @@ func correctionOf(c *request.Charge) *algorithm.Correction {
 	}
 }
 
+// settle sends the corrections of charges in one step, and ends their holds. It returns a bit for each
+// charge whose hold had ended.
+func (g *Gate) settle(
+	ctx context.Context, hold string, charges []*request.Charge,
+) (ended int64, err error) {
+	if slices.ContainsFunc(charges, func(c *request.Charge) bool { return c.Alone() }) {
+		return g.atHolds(ctx, algorithm.Settle, hold, charges)
+	}
+	if requests := corrections(charges); len(requests) > 0 {
+		err = g.send(ctx, requests)
+	}
+	return 0, err
+}
+
 // corrections refunds or forces each charge. There is no request for a refund that is rounded down to
 // nothing.
 func corrections(charges []*request.Charge) []request.Request {
@@ -89,10 +103,10 @@ func corrections(charges []*request.Charge) []request.Request {
 // or of an admitted SpendUpTo what is above the final bound. It is sent once, like every script.
 // What cannot be refunded stays spent, so that the others never see more than the limit.
 func (g *Gate) giveBack(ctx context.Context, p *inquiry, requests []request.Request) {
-	for i := len(requests) - 1; i >= 0; i-- {
-		give := request.Request{Op: algorithm.Give}
-		ends := request.Request{Op: algorithm.Settle, Hold: p.whole[0].Hold}
-		for _, c := range requests[i].Charges {
+	hold := p.whole[0].Hold
+	for _, r := range slices.Backward(requests) {
+		var back []*request.Charge
+		for _, c := range r.Charges {
 			keep := int64(0)
 			if p.admitted {
 				keep = c.Spent
@@ -100,34 +114,24 @@ func (g *Gate) giveBack(ctx context.Context, p *inquiry, requests []request.Requ
 					keep = min(keep, c.Units*p.whole[0].Bound)
 				}
 			}
-			if c.Spent == 0 || c.Spent == keep || p.of(c).local {
+			corrected := *p.of(c)
+			if c.Spent == keep || corrected.local {
 				continue
 			}
-			back := *c
-			back.Cost = c.Limit.Cost(c.Spent - keep)
-			if p.whole[0].Hold != "" && held(c) {
-				k := correctionOf(c)
-				k.Held = true
-				k.Refund = true
-				k.By = back.Cost
-				back.Correction = k
-				ends.Charges = append(ends.Charges, &back)
-			} else {
-				give.Charges = append(give.Charges, &back)
-			}
+			corrected.correct(keep)
+			corrected.Correction.Held = hold != "" && held(c)
+			back = append(back, &corrected.Charge)
 			c.Spent = keep
 		}
-		for _, r := range []request.Request{give, ends} {
-			if len(r.Charges) > 0 {
-				g.give(ctx, []request.Request{r})
-			}
+		if len(back) > 0 {
+			g.give(ctx, hold, back)
 		}
 	}
 }
 
 // give sends a refund within the decision's deadline, whatever became of the caller. If no time is
 // left, it does not keep the caller waiting.
-func (g *Gate) give(ctx context.Context, requests []request.Request) {
+func (g *Gate) give(ctx context.Context, hold string, charges []*request.Charge) {
 	end, bounded := ctx.Deadline()
 	late := bounded && time.Until(end) <= 0
 	if late || !bounded { // in memory it is not
@@ -135,7 +139,7 @@ func (g *Gate) give(ctx context.Context, requests []request.Request) {
 	}
 	send := func() {
 		detached := context.WithoutCancel(ctx)
-		if err := g.send(deadline.Until(detached, end), requests); err != nil {
+		if _, err := g.settle(deadline.Until(detached, end), hold, charges); err != nil {
 			g.tellReservation(detached, OpRefundFailed, err, 0)
 		}
 	}

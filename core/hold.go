@@ -140,7 +140,7 @@ func (r *Reservation) renew() error {
 	}
 	var errs []error
 	for _, part := range r.gate.parts(charges) {
-		ended, err := r.atHolds(context.Background(), algorithm.Renew, part)
+		ended, err := r.gate.atHolds(context.Background(), algorithm.Renew, r.hold.id, part)
 		errs = append(errs, err)
 		for i, c := range part {
 			if ended&(1<<i) != 0 {
@@ -174,11 +174,11 @@ func safely(f func() error) (err error) {
 
 // atHolds settles or renews holds in one step. It returns a bit for each charge whose hold had
 // ended.
-func (r *Reservation) atHolds(
-	ctx context.Context, op algorithm.Operation, charges []*request.Charge,
+func (g *Gate) atHolds(
+	ctx context.Context, op algorithm.Operation, hold string, charges []*request.Charge,
 ) (ended int64, err error) {
-	requests := []request.Request{{Op: op, Hold: r.hold.id, Charges: charges}}
-	err = r.gate.send(ctx, requests)
+	requests := []request.Request{{Op: op, Hold: hold, Charges: charges}}
+	err = g.send(ctx, requests)
 	return requests[0].Verdict, err
 }
 
@@ -192,7 +192,7 @@ type unsettled struct {
 // end settles the charges, and ends their holds. It leaves those that are to be settled again if
 // that fails: all, if none was settled.
 func (r *Reservation) end(ctx context.Context, part *unsettled) error {
-	ended, err := r.settleOnce(ctx, part.charges)
+	ended, err := r.gate.settle(ctx, r.hold.id, part.charges)
 	switch {
 	case err != nil && !part.doubtful && !errors.As(err, new(request.Unsent)):
 		part.doubtful = true
@@ -208,20 +208,6 @@ func (r *Reservation) end(ctx context.Context, part *unsettled) error {
 		r.gate.tellReservation(ctx, OpHoldExpired, nil, 0)
 	}
 	return err
-}
-
-// settleOnce sends the corrections of charges in one step. It returns a bit for each charge whose
-// hold had ended.
-func (r *Reservation) settleOnce(
-	ctx context.Context, charges []*request.Charge,
-) (ended int64, err error) {
-	if slices.ContainsFunc(charges, func(c *request.Charge) bool { return c.Alone() }) {
-		return r.atHolds(ctx, algorithm.Settle, charges)
-	}
-	if requests := corrections(charges); len(requests) > 0 {
-		err = r.gate.send(ctx, requests)
-	}
-	return 0, err
 }
 
 // settleAgain settles what could not be settled until Redis has it, or the Gate is closed. What may
