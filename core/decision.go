@@ -213,7 +213,7 @@ func (r *Result) read(c *charge, p *inquiry) {
 	if !fits {
 		r.RetryAfter = reading.RetryAfter
 		r.kept = reading.KeptAfter
-		r.violated = reading.Violated
+		r.violated = max(1, reading.Violated)
 		r.reason = reading.Reason
 	}
 	if c.local {

@@ -8,6 +8,7 @@ package algorithm
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"time"
 )
 
@@ -135,6 +136,21 @@ func (c Cost) minus(d Cost, denominator int64) Cost {
 	return c
 }
 
+// mostCost never fits, and is more than any debt.
+const mostCost = 2 * longest
+
+// times returns n times the cost, at most mostCost.
+func (c Cost) times(n, denominator int64) Cost {
+	hi, lo := bits.Mul64(uint64(c.Fraction), uint64(n))
+	whole, part := bits.Div64(hi, lo, uint64(denominator))
+	hi, lo = bits.Mul64(uint64(c.Whole), uint64(n))
+	lo, carry := bits.Add64(lo, whole, 0)
+	if hi+carry > 0 || lo > uint64(mostCost) {
+		return Cost{mostCost, 0}
+	}
+	return Cost{int64(lo), int64(part)}
+}
+
 func (c Cost) compare(d Cost) int {
 	switch {
 	case c.Whole < d.Whole, c.Whole == d.Whole && c.Fraction < d.Fraction:
@@ -150,9 +166,9 @@ type Reading struct {
 	Limit, Used, Remaining int64
 	// Window is how long that limit takes to recover fully.
 	Window time.Duration
-	// Bit i of Violated is set if window i of several has no room for the units asked for.
+	// Bit i of Violated is set if window i of a log has no room for the units asked for.
 	Violated uint8
-	// Delay is the wait of a reservation of the units asked for, if it is admitted.
+	// Delay is the wait of a reservation of the units asked for on a bucket, if it is admitted.
 	Delay time.Duration
 	// RetryAfter is the wait until the units asked for fit, 0 if they do, Never if waiting does not
 	// help.

@@ -273,7 +273,7 @@ func (b *Block) Read(reply []int64, charged Cost, _ int64) Reading {
 		NextAfter: micros(next), ResetAfter: micros(last),
 	}
 	if rest > 0 {
-		r.Used, r.Remaining, r.Violated, r.Reason = b.strikes, 0, 1, uint8(reply[5])
+		r.Used, r.Remaining, r.Reason = b.strikes, 0, uint8(reply[5])
 		r.RetryAfter, r.NextAfter, r.ResetAfter = micros(rest), micros(rest), micros(rest)
 	}
 	return r

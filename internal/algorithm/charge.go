@@ -58,7 +58,7 @@ func Debt(l Limit, n int64) Cost {
 	case *FixedWindow:
 		return l.Cost(n)
 	case *TokenBucket:
-		return l.exact(n)
+		return l.token.times(n, l.denominator)
 	}
 	return Cost{min(n, 2*l.Capacity()), 0}
 }

@@ -9,39 +9,32 @@ type Mergeable interface {
 }
 
 // largestMultiple returns the largest n up to bound for which n times every cost fits, and sets the
-// costs to that. It adds powers of two times the cost, from the largest down, so it only adds and
-// compares. Sums stop at the longest length, which never fits, because shadows do not bound them.
-func largestMultiple(charges []Charge, bound int64) (n int64) {
-	var steps [MaxCharges][]Cost
-	step := int64(1)
+// costs to that. Shadows do not bound it.
+func largestMultiple(charges []Charge, bound int64) int64 {
+	n := bound
 	for i := range charges {
-		steps[i] = []Cost{charges[i].Cost}
-		charges[i].Cost = Cost{}
-	}
-	for ; step <= bound/2; step *= 2 {
-		for i, c := range charges {
-			last := steps[i][len(steps[i])-1]
-			last = last.plus(last, c.Limit.Denominator())
-			last.Whole = min(last.Whole, longest)
-			steps[i] = append(steps[i], last)
+		if c := &charges[i]; !c.Shadow {
+			n = c.howOften(n)
 		}
 	}
-	for ; step > 0; step /= 2 {
-		var next [MaxCharges]Cost
-		fits := n+step <= bound
-		for i, c := range charges {
-			last := len(steps[i]) - 1
-			next[i] = c.Cost.plus(steps[i][last], c.Limit.Denominator())
-			next[i].Whole = min(next[i].Whole, longest)
-			steps[i] = steps[i][:last]
-			fits = fits && (c.Shadow || c.Limit.Fits(c.State, next[i], Terms{Operation: AtMost}))
-		}
-		if fits {
-			n += step
-			for i := range charges {
-				charges[i].Cost = next[i]
-			}
-		}
+	for i := range charges {
+		charges[i].Cost = charges[i].multiple(n)
 	}
 	return n
 }
+
+// howOften returns how often the cost fits at once, at most bound times.
+func (c *Charge) howOften(bound int64) int64 {
+	fits, exceeds := int64(0), bound+1
+	for exceeds-fits > 1 {
+		n := fits + (exceeds-fits)/2
+		if c.Limit.Fits(c.State, c.multiple(n), Terms{Operation: AtMost}) {
+			fits = n
+		} else {
+			exceeds = n
+		}
+	}
+	return fits
+}
+
+func (c *Charge) multiple(n int64) Cost { return c.Cost.times(n, c.Limit.Denominator()) }

@@ -171,7 +171,7 @@ func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 			r.NextAfter = Never
 		}
 	}
-	r.Delay, r.ResetAfter = r.RetryAfter, l.resetAfter(reply, charged.Whole > 0)
+	r.ResetAfter = l.resetAfter(reply, charged.Whole > 0)
 	return r
 }
 

@@ -159,10 +159,6 @@ func (w *SlidingWindow) Read(reply []int64, charged Cost, n int64) Reading {
 	r.Used = after + w.covered(before, since)
 	r.Remaining = max(0, w.limit-r.Used)
 	r.RetryAfter = w.wait(before, count, since, n)
-	if r.RetryAfter > 0 {
-		r.Violated = 1
-	}
-	r.Delay = r.RetryAfter
 	if r.Used > 0 {
 		r.NextAfter = w.wait(before, after, since, min(r.Remaining+1, w.limit))
 		r.ResetAfter = w.wait(before, after, since, w.limit)

@@ -93,14 +93,10 @@ func (b *TokenBucket) measure(token *big.Rat) bool {
 		return false
 	}
 	b.numerator, b.denominator = token.Num().Int64(), token.Denom().Int64()
-	hi, lo := bits.Mul64(uint64(b.burst), uint64(b.numerator))
-	if hi >= uint64(b.denominator) {
-		return false
-	}
-	whole, part := bits.Div64(hi, lo, uint64(b.denominator))
 	b.token = Cost{b.numerator / b.denominator, b.numerator % b.denominator}
-	b.capacity, b.reach = Cost{int64(whole), int64(part)}, reachOf(int64(whole))
-	return whole < uint64(longest)
+	b.capacity = b.token.times(b.burst, b.denominator)
+	b.reach = reachOf(b.capacity.Whole)
+	return b.capacity.Whole < longest
 }
 
 // Share returns the bucket for one of n processes that decide alone: the n-th part of the rate and
@@ -153,24 +149,8 @@ func (b *TokenBucket) Cost(n int64) Cost {
 		return counted(n, mostUnits)
 	case n > b.burst:
 		return Cost{b.capacity.Whole + 1, 0}
-	case b.denominator == 1:
-		return Cost{n * b.numerator, 0}
 	}
-	return b.exact(n)
-}
-
-// exact returns the cost of n tokens, also above the burst, at most that of the deepest level.
-func (b *TokenBucket) exact(n int64) Cost {
-	deepest := b.deepest()
-	hi, lo := bits.Mul64(uint64(n), uint64(b.numerator))
-	if hi >= uint64(b.denominator) {
-		return deepest
-	}
-	whole, part := bits.Div64(hi, lo, uint64(b.denominator))
-	if whole >= uint64(deepest.Whole) {
-		return deepest
-	}
-	return Cost{int64(whole), int64(part)}
+	return b.token.times(n, b.denominator)
 }
 
 // units returns the number of tokens of a level, rounded up.
@@ -197,9 +177,6 @@ func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) (r Reading) {
 	r.Remaining = max(0, b.burst-r.Used)
 	if r.RetryAfter = Never; n <= b.burst {
 		r.RetryAfter = b.room(found, n)
-	}
-	if r.RetryAfter > 0 {
-		r.Violated = 1
 	}
 	if r.Delay = r.RetryAfter; b.queue && n > 0 {
 		r.Delay = b.until(found)

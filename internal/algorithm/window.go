@@ -264,10 +264,6 @@ func (f *FixedWindow) Read(reply []int64, charged Cost, n int64) Reading {
 	r := Reading{Limit: f.limit, Used: count + charged.Whole, Window: micros(f.width)}
 	r.Remaining = max(0, f.limit-r.Used)
 	r.RetryAfter = f.later(reply, n, 0)
-	if r.RetryAfter > 0 {
-		r.Violated = 1
-	}
-	r.Delay = r.RetryAfter
 	if r.Used > 0 {
 		r.NextAfter = f.later([]int64{r.Used, left, debt, finish}, r.Remaining+1, 0)
 		wait := f.next(reply, 1+f.windows(debt))
