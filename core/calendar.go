@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/enum"
 )
 
 // Period is the length of a Calendar's periods.
@@ -23,7 +24,7 @@ const (
 var periods = [...]string{"none", "minute", "hour", "day", "week", "month", "year"}
 
 // String returns the period in one lower-case word.
-func (p Period) String() string { return nameOf(periods[:], int(p)) }
+func (p Period) String() string { return enum.Name(periods[:], int(p)) }
 
 // Calendar admits Limit units in each period of a calendar, such as a day from midnight to midnight
 // in a time zone. A day on which clocks change has 23 or 25 hours, or whatever it has in that zone.

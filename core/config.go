@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/headgate/headgate/internal/enum"
 )
 
 var topologies = [...]string{"auto", "one server", "cluster"}
 
 // String returns the topology in lower-case words.
-func (t Topology) String() string { return nameOf(topologies[:], int(t)) }
+func (t Topology) String() string { return enum.Name(topologies[:], int(t)) }
 
 // Topology says what a Redis client connects to.
 type Topology uint8

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/enum"
 )
 
 // Source says who decided. The zero value is SourceNone.
@@ -25,7 +26,7 @@ const (
 var sources = [...]string{"none", "redis", "memory", "open", "local", "closed", "cache", "overload"}
 
 // String returns the source in one lower-case word.
-func (s Source) String() string { return nameOf(sources[:], int(s)) }
+func (s Source) String() string { return enum.Name(sources[:], int(s)) }
 
 // Result is the outcome of one charge.
 type Result struct {

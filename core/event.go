@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/enum"
 )
 
 // Event is what happened in a Gate, or in a package that uses one. Each family of events is a
@@ -71,15 +72,7 @@ var ops = [...]string{
 }
 
 // String returns the operation in lower-case words.
-func (o Op) String() string { return nameOf(ops[:], int(o)) }
-
-// nameOf returns the name of a value of an enumeration.
-func nameOf(names []string, value int) string {
-	if value < len(names) {
-		return names[value]
-	}
-	return "unknown"
-}
+func (o Op) String() string { return enum.Name(ops[:], int(o)) }
 
 // DecisionEvent is the decision on the charges of one request.
 type DecisionEvent struct {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/enum"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -27,7 +28,7 @@ const (
 var failureModes = [...]string{"local", "open", "closed"}
 
 // String returns the mode in one lower-case word.
-func (m FailureMode) String() string { return nameOf(failureModes[:], int(m)) }
+func (m FailureMode) String() string { return enum.Name(failureModes[:], int(m)) }
 
 // closedRetry is the wait of a denial by a failure mode: nobody knows when Redis is back.
 const closedRetry = time.Second

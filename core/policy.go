@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/enum"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -271,7 +272,7 @@ var units = [...]string{
 }
 
 // String returns the unit in lower case, as RateLimit-Policy states it.
-func (u Unit) String() string { return nameOf(units[:], int(u)) }
+func (u Unit) String() string { return enum.Name(units[:], int(u)) }
 
 func checkName(name string, longest int) error {
 	if name == "" {

@@ -3,7 +3,7 @@ package llm
 import (
 	"net/http"
 
-	"github.com/headgate/headgate/internal/series"
+	"github.com/headgate/headgate/internal/enum"
 )
 
 // ResponseEvent is what became of an admitted request, or of one whose client left before it was
@@ -54,5 +54,5 @@ const (
 
 // String returns the outcome in one lower-case word.
 func (o Outcome) String() string {
-	return series.NameOf([]string{"reported", "failed", "cut", "unreported", "left"}, int(o))
+	return enum.Name([]string{"reported", "failed", "cut", "unreported", "left"}, int(o))
 }

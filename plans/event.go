@@ -1,6 +1,6 @@
 package plans
 
-import "github.com/headgate/headgate/internal/series"
+import "github.com/headgate/headgate/internal/enum"
 
 // Op is what an Event reports.
 type Op uint8
@@ -22,7 +22,7 @@ const (
 var ops = []string{"none", "reload", "resolve", "follow", "override"}
 
 // String returns the operation in lower-case words.
-func (o Op) String() string { return series.NameOf(ops, int(o)) }
+func (o Op) String() string { return enum.Name(ops, int(o)) }
 
 // Event is what happened in a Book. Config.Observe receives a pointer to it, which is valid until
 // it returns.

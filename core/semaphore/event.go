@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/enum"
 	"github.com/headgate/headgate/internal/keeper"
 )
 
@@ -48,15 +49,7 @@ var leaseChanges = [...]string{
 }
 
 // String returns the change in lower-case words.
-func (c LeaseChange) String() string { return nameOf(leaseChanges[:], int(c)) }
-
-// nameOf returns the name of a value of an enumeration.
-func nameOf(names []string, value int) string {
-	if value < len(names) {
-		return names[value]
-	}
-	return "unknown"
-}
+func (c LeaseChange) String() string { return enum.Name(leaseChanges[:], int(c)) }
 
 // LeaseEvent is the end of a Lease, or a lease that goes on although it was lost. It is a
 // core.Event.

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/enum"
 	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/keeper"
 	"github.com/headgate/headgate/internal/lease"
@@ -76,7 +77,7 @@ const (
 var lossPolicies = [...]string{"cancel", "adopt"}
 
 // String returns the policy in one lower-case word.
-func (p LossPolicy) String() string { return nameOf(lossPolicies[:], int(p)) }
+func (p LossPolicy) String() string { return enum.Name(lossPolicies[:], int(p)) }
 
 // Semaphore admits a number of holders at a time for each of its keys, and queues the others. Each
 // holder has a Lease that ends by Redis's clock unless it is renewed, so a holder that dies gives

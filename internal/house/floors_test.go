@@ -24,6 +24,7 @@ var floors = []struct {
 	{"internal/deadline", 0, nil},
 	{"internal/watch", 0, nil},
 	{"internal/series", 0, nil},
+	{"internal/enum", 0, nil},
 	{"internal/stated", 0, nil},
 	{"internal/line", 0, nil},
 	{"llm/internal/jsonscan", 0, nil},

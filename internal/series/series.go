@@ -48,14 +48,6 @@ func (s *Series) Prometheus() string {
 	return name
 }
 
-// NameOf returns the name of a value of an enumeration that an event tells.
-func NameOf(names []string, value int) string {
-	if value < len(names) {
-		return names[value]
-	}
-	return "unknown"
-}
-
 // Seconds is the unit of times. All other units are in braces.
 const Seconds = "s"
 
