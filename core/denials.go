@@ -87,7 +87,7 @@ func (c *denialCache) keep(p *inquiry, d *Decision, charges []Charge) {
 	for i := range charges {
 		r := d.at(i)
 		if r.Policy.blocks && !r.Allowed && !r.Policy.shadow {
-			one := Decision{Source: d.Source, n: 1, inline: [inlineResults]Result{*r}}
+			one := Decision{Source: d.Source, n: 1, first: *r}
 			c.put(p, charges[:i+1], i, NoCost, &one)
 		}
 	}
