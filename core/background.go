@@ -112,7 +112,7 @@ func (d *Decision) denier() (at int, defers bool) {
 	defers = true
 	for i := range d.n {
 		r := d.at(i)
-		if r.Allowed || r.Policy.shadow {
+		if !r.denies() {
 			continue
 		}
 		defers = defers && r.defers

@@ -56,6 +56,7 @@ type inquiry struct {
 	admitted bool  // nothing has denied so far
 	cause    error // why the failure modes decide, or nil
 
+	beside    bool      // some state has holds or adjustments beside it
 	holds     bool      // charges under a Hold are held
 	heldSince time.Time // a time before which nothing was held
 	seedBy    time.Time // until when it waits for ledgers; zero until it needs one
@@ -229,6 +230,7 @@ func (p *inquiry) add(a *Charge) error {
 	c.at(a.Key, from, current)
 	c.asked = a.units()
 	c.price(a.Clamp)
+	p.beside = p.beside || c.Alone()
 	p.whole[0].Charges = append(p.whole[0].Charges, &c.Charge)
 	return nil
 }

@@ -103,7 +103,7 @@ func (g *Gate) ask(ctx context.Context, p *inquiry, charges []Charge) error {
 	if len(r.Charges) == 0 {
 		return nil
 	}
-	if r.Beside() || p.op == algorithm.AtMost {
+	if p.beside || p.op == algorithm.AtMost {
 		g.prepare(ctx, p)
 	}
 	if r.Slot != nil {
@@ -154,7 +154,7 @@ func (g *Gate) askWithSlot(ctx context.Context, p *inquiry) error {
 // store does not answer.
 func (g *Gate) askSteps(ctx context.Context, p *inquiry) error {
 	whole := p.whole[:]
-	if whole[0].Hold != "" || !g.inOneStep(whole[0].Charges) {
+	if whole[0].Hold != "" || g.cluster {
 		return g.askParts(ctx, p)
 	}
 	err := g.askOne(ctx, ctx, p, whole)

@@ -149,12 +149,15 @@ func (d *Decision) Results() iter.Seq2[int, Result] {
 func (d *Decision) RetryAfter() (wait time.Duration) {
 	wait = d.later
 	for i := range d.n {
-		if r := d.at(i); !d.Allowed && !r.Allowed && !r.Policy.shadow {
+		if r := d.at(i); !d.Allowed && r.denies() {
 			wait = max(wait, r.RetryAfter)
 		}
 	}
 	return wait
 }
+
+// denies reports whether the charge has no room and its policy is no shadow.
+func (r *Result) denies() bool { return !r.Allowed && !r.Policy.shadow }
 
 // delay returns the longest delay of all charges except shadows.
 func (d *Decision) delay() (longest time.Duration) {
@@ -190,7 +193,7 @@ func (r *Result) read(c *charge, p *inquiry) {
 	if p.op == algorithm.Reserve {
 		fits = r.reserve(c, &reading, p.whole[0].Bound)
 	}
-	if c.Alone() {
+	if p.beside {
 		r.Raised = c.Raised()
 		if c.Held > 0 {
 			reading.Await(c.Held, c.Units, limit.Capacity(), c.from.policy.held.Wait(c.from.policy.hold))
@@ -252,8 +255,7 @@ func (r *Result) reserve(c *charge, reading *algorithm.Reading, bound int64) (fi
 // The share that this process has while Redis fails is worth another try.
 func (d *Decision) hopeless() bool {
 	for i := range d.n {
-		r := d.at(i)
-		if !r.Allowed && r.defers && r.kept == 0 && !r.Policy.shadow && r.Source != SourceLocal {
+		if r := d.at(i); r.denies() && r.defers && r.kept == 0 && r.Source != SourceLocal {
 			return true
 		}
 	}

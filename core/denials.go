@@ -54,13 +54,6 @@ type moment struct {
 	lift int64 // the last one before
 }
 
-func (c *denialCache) now() moment {
-	if c == nil {
-		return moment{}
-	}
-	return moment{c.clock(), c.lastLift.Load()}
-}
-
 // pastDenial is a denial by Redis. It is immutable.
 type pastDenial struct {
 	charges  []Charge
@@ -86,7 +79,7 @@ func (c *denialCache) keep(p *inquiry, d *Decision, charges []Charge) {
 	}
 	for i := range charges {
 		r := d.at(i)
-		if r.Policy.blocks && !r.Allowed && !r.Policy.shadow {
+		if r.Policy.blocks && r.denies() {
 			one := Decision{Source: d.Source, n: 1, first: *r}
 			c.put(p, charges[:i+1], i, NoCost, &one)
 		}
@@ -163,14 +156,16 @@ func (d *Decision) unchanged() time.Duration {
 		return denialLasts
 	}
 	for i := range d.n {
-		if r := d.at(i); !r.Allowed && !r.Policy.shadow {
-			if r.Remaining > 0 {
-				return 0
-			}
-			wait = min(wait, r.NextAfter)
-			if r.kept > 0 {
-				wait = min(wait, r.RetryAfter) // another estimate follows
-			}
+		r := d.at(i)
+		if !r.denies() {
+			continue
+		}
+		if r.Remaining > 0 {
+			return 0
+		}
+		wait = min(wait, r.NextAfter)
+		if r.kept > 0 {
+			wait = min(wait, r.RetryAfter) // another estimate follows
 		}
 	}
 	return wait
@@ -182,11 +177,11 @@ func (d *Decision) unchanged() time.Duration {
 func (g *Gate) known(
 	ctx context.Context, op algorithm.Operation, charges []Charge, d *Decision,
 ) (now moment, known bool) {
-	now = g.cache.now()
-	if g.cache == nil || int64(now.at) >= g.cache.until.Load() {
+	if g.cache == nil {
 		return now, false
 	}
-	return now, g.answer(ctx, op, charges, d, now.at)
+	now = moment{g.cache.clock(), g.cache.lastLift.Load()}
+	return now, int64(now.at) < g.cache.until.Load() && g.answer(ctx, op, charges, d, now.at)
 }
 
 // answer is known while some remembered denial holds.

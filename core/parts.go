@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// askParts is ask for charges that are held, and for those that one step cannot decide: it asks for
+// askParts is ask for charges that are held, and for those that one step may not decide: it asks for
 // one part after the other. After a denial it only peeks at the other parts, so that the decision
 // names every policy that denies.
 func (g *Gate) askParts(caller context.Context, p *inquiry) error {
@@ -19,10 +19,10 @@ func (g *Gate) askParts(caller context.Context, p *inquiry) error {
 		ctx = deadline.Keep(caller)
 	}
 	requests := p.whole[:]
-	if parts := g.parts(whole.Charges); len(parts) > 1 {
+	if !g.inOneStep(whole.Charges) {
 		ctx = g.bound(ctx) // all of them, where the store bounds each
 		requests = nil
-		for _, part := range parts {
+		for _, part := range g.parts(whole.Charges) {
 			r := request.Request{Op: p.op, Receipts: true, Hold: whole.Hold, Charges: part}
 			requests = append(requests, r)
 		}
