@@ -171,7 +171,12 @@ func (g *Gate) askOne(ctx, caller context.Context, p *inquiry, one []request.Req
 		r.Op = algorithm.Peek
 		r.Slot = nil
 	}
-	err := g.send(ctx, one)
+	var err error
+	if p.op == algorithm.Reserve {
+		err = g.send(ctx, one)
+	} else { // what does not reserve lifts no denial
+		err = g.store.Decide(ctx, one)
+	}
 	if err != nil || r.Unseeded {
 		err = g.askLedgers(ctx, caller, p, one, err)
 	}
@@ -215,8 +220,8 @@ func (g *Gate) conclude(ctx context.Context, p *inquiry, requests []request.Requ
 	return nil
 }
 
-// send asks the store. An outage is an error that wraps neither the error of the caller's context
-// nor ErrMisconfigured.
+// send asks the store for requests that may lift denials. An outage is an error that wraps neither
+// the error of the caller's context nor ErrMisconfigured.
 func (g *Gate) send(ctx context.Context, requests []request.Request) error {
 	for i := range requests {
 		if g.cache != nil && lifts(&requests[i]) {
