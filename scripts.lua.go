@@ -28,21 +28,22 @@ var files embed.FS
 func scripts() map[string][]string {
 	// The parts of more than one script.
 	clock := []string{"clock/clock.lua"}
+	asks := slices.Concat(clock, []string{"decide/asks.lua"})
 	decision := []string{"bundle/bundle.lua", "decide/decide.lua"}
 	lease := slices.Concat(
 		[]string{"lease/text.lua", "lease/publish.lua", "lease/take.lua", "lease/leave.lua", "lease/lone.lua"},
 		function("lease(KEYS, ARGV, now)", []string{"lease/lease.lua"}),
 	)
 	return map[string][]string{
-		"decide":         slices.Concat(clock, []string{"local take"}, decision),
-		"window":         slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for window"}),
-		"sliding_window": slices.Concat(clock, []string{"decide/values.lua", "decide/straight.lua for sliding_window"}),
-		"buckets": slices.Concat(clock, []string{"decide/values.lua", "decide/buckets.lua for token_bucket"},
+		"decide":         slices.Concat(asks, []string{"local take"}, decision),
+		"window":         slices.Concat(asks, []string{"decide/values.lua", "decide/straight.lua for window"}),
+		"sliding_window": slices.Concat(asks, []string{"decide/values.lua", "decide/straight.lua for sliding_window"}),
+		"buckets": slices.Concat(asks, []string{"decide/values.lua", "decide/buckets.lua for token_bucket"},
 			function("decide(KEYS, ARGV, now, margin, take)", decision),
 			[]string{"return decide(names, words, now, margin)"}),
-		"token_bucket": slices.Concat(clock,
+		"token_bucket": slices.Concat(asks,
 			[]string{"decide/values.lua", "bundle/bundle.lua", "decide/straight.lua for token_bucket"}),
-		"sliding_log": slices.Concat(clock, []string{"local values", "decide/straight.lua for sliding_log"}),
+		"sliding_log": slices.Concat(asks, []string{"local values", "decide/straight.lua for sliding_log"}),
 		"admit": slices.Concat(clock,
 			function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
 		"answer": slices.Concat(clock,

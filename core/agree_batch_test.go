@@ -52,7 +52,7 @@ func (b *batchLockstep) charges(most int) (both [2][]core.Charge) {
 			both[i] = append(both[i], core.Charge{Policy: b.lockstep.policies[i][at], Key: key, Cost: cost})
 		}
 	}
-	return both
+	return b.ask(both)
 }
 
 // compactCharges returns charges under policies whose arguments have a compact form.
@@ -64,7 +64,7 @@ func (b *batchLockstep) compactCharges() (both [2][]core.Charge) {
 			both[i] = append(both[i], core.Charge{Policy: b.lockstep.policies[i][at], Key: b.lockstep.keys[0], Cost: cost})
 		}
 	}
-	return both
+	return b.ask(both)
 }
 
 // drawPlan returns the number of the limits of policies whose limits alternate.

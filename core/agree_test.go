@@ -279,6 +279,20 @@ func (l *lockstep) charges() (both [2][]core.Charge) {
 			both[i] = append(both[i], core.Charge{Policy: l.policies[i][at], Key: key, Cost: cost})
 		}
 	}
+	return l.ask(both)
+}
+
+// ask appends charges that ask whether Blocks block, or none.
+func (l *lockstep) ask(both [2][]core.Charge) [2][]core.Charge {
+	for n := l.rng.IntN(6); n > 3 && len(both[0]) < core.MaxCharges; n-- {
+		at, key := indexOf("block")+l.rng.IntN(5), newKey(l, "a", "quiet") // has no state
+		if l.rng.IntN(3) == 0 {
+			key = l.keys[l.rng.IntN(len(l.keys))]
+		}
+		for i := range both {
+			both[i] = append(both[i], core.Charge{Policy: l.policies[i][at], Key: key, Cost: core.NoCost})
+		}
+	}
 	return both
 }
 
@@ -376,7 +390,9 @@ func (l *lockstep) step(i int) {
 			what, seen[i] = "Peek", fmt.Sprint(show(d), err)
 		case op < 19:
 			for i := range charges {
-				charges[i].Cost = charges[0].Cost
+				if charges[i].Cost != core.NoCost {
+					charges[i].Cost = charges[0].Cost
+				}
 			}
 			granted, d, err := atMost(g, ctx, charges...)
 			what, seen[i] = "SpendUpTo", fmt.Sprint(granted, show(d), err)

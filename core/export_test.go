@@ -249,35 +249,50 @@ func (g *Gate) DecideInOne(ctx context.Context, asked []*ScriptRequest) error {
 	return err
 }
 
-// DecideShared decides each request for a different caller, all in one script and without receipts.
-// It returns their order in the script, and how many callers got the answer of an identical
-// request.
+// DecideShared decides each request for a different caller, without receipts, and those of one form in one
+// script. It returns their order, and how many callers got the answer of an identical request.
 func (g *Gate) DecideShared(ctx context.Context, asked []*ScriptRequest) (order []int, merged int, err error) {
 	s := g.store.(*redisstore.Store)
 	requests := make([]request.Request, len(asked))
 	decisions := make([]*redisstore.Decision, len(asked))
+	left := make([]int, len(asked))
 	for i, r := range asked {
-		requests[i] = r.request
+		requests[i], left[i] = r.request, i
 		decisions[i] = s.NewDecision(requests[i : i+1])
 	}
-	order, merged = orderShared(requests)
-	for decided := false; !decided; {
-		b := decisions[0].Batch()
-		for _, d := range decisions {
-			b.Add(d)
-		}
-		reply, err := s.Servers.Send(ctx, s.Client, b)
-		if err == nil {
-			err = b.Deliver(reply)
-		}
-		for _, d := range decisions {
+	for len(left) > 0 {
+		var together []int
+		first := decisions[left[0]]
+		left = slices.DeleteFunc(left, func(i int) bool {
+			joins := first == decisions[i] || first.Joins(decisions[i])
+			if joins {
+				together = append(together, i)
+			}
+			return joins
+		})
+		for decided := false; !decided; {
+			b := first.Batch()
+			for _, i := range together {
+				b.Add(decisions[i])
+			}
+			n := orderShared(requests, together)
+			reply, err := s.Servers.Send(ctx, s.Client, b)
 			if err == nil {
-				decided, err = d.Decode()
+				err = b.Deliver(reply)
+			}
+			for _, i := range together {
+				if err == nil {
+					decided, err = decisions[i].Decode()
+				}
+			}
+			if err != nil {
+				return nil, 0, err
+			}
+			if decided {
+				merged += n
 			}
 		}
-		if err != nil {
-			return nil, 0, err
-		}
+		order = append(order, together...)
 	}
 	for i, r := range asked {
 		r.request = requests[i]
@@ -285,26 +300,27 @@ func (g *Gate) DecideShared(ctx context.Context, asked []*ScriptRequest) (order 
 	return order, merged, nil
 }
 
-// orderShared returns the order in which one script decides requests of different callers. A request
-// is decided with the last one before it whose first charge is on the same state, if the two merge.
-func orderShared(requests []request.Request) (order []int, merged int) {
-	with := make([]int, len(requests))
-	for i := range requests {
+// orderShared brings requests of different callers, which are given by their indexes, into the order in
+// which one script decides them, and returns how many of them are merged. A request is decided with the
+// last one before it whose first charge is on the same state, if the two merge.
+func orderShared(requests []request.Request, together []int) (merged int) {
+	with := make(map[int]int)
+	for at, i := range together {
 		r := &requests[i]
-		order, with[i] = append(order, i), i
-		for j := i - 1; j >= 0; j-- {
+		with[i] = at
+		for before, j := range slices.Backward(together[:at]) {
 			o := &requests[j]
-			if with[j] == j && o.Charges[0].SameState(r.Charges[0]) {
+			if with[j] == before && o.Charges[0].SameState(r.Charges[0]) {
 				if r.Merges() && o.Merges() && r.Equal(o) {
-					with[i] = j
+					with[i] = before
 					merged++
 				}
 				break
 			}
 		}
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return with[i] - with[j] })
-	return order, merged
+	slices.SortStableFunc(together, func(i, j int) int { return with[i] - with[j] })
+	return merged
 }
 
 // Is reports whether the request is for this operation.

@@ -26,6 +26,8 @@ type Block struct {
 	first   int64
 	most    int64
 	forgive int64
+
+	untouched []int64 // see Untouched
 }
 
 // NewBlock validates a block: after that many strikes within a time a key is blocked for the length
@@ -42,11 +44,18 @@ func NewBlock(strikes int64, within, first, most, forgive time.Duration) (*Block
 	if err != nil {
 		return nil, err
 	}
-	return &Block{
-		traits{tag: BlockTag, script: "block", fields: 7, denominator: MaxUnits},
-		strikes, within.Microseconds(), first.Microseconds(), most.Microseconds(), forgive.Microseconds(),
-	}, nil
+	b := &Block{
+		traits:  traits{tag: BlockTag, script: "block", fields: 7, denominator: MaxUnits},
+		strikes: strikes, within: within.Microseconds(),
+		first: first.Microseconds(), most: most.Microseconds(), forgive: forgive.Microseconds(),
+	}
+	b.untouched = b.Reply(b.NewState(), Cost{}, nil)
+	return b, nil
 }
+
+// Untouched returns the reply to a charge without a cost on a key that has no state. It is not to be
+// changed.
+func (b *Block) Untouched() []int64 { return b.untouched }
 
 func (b *Block) Cost(n int64) Cost     { return Cost{min(n, b.strikes), 0} }
 func (b *Block) Capacity() int64       { return b.strikes }

@@ -8,6 +8,7 @@ import "github.com/headgate/headgate/internal/redisstore/trips"
 type arguments struct {
 	script *trips.Script
 	words  []any
+	asked  int // the last of KEYS are those of that many Blocks, which lua/decide/asks.lua asks
 }
 
 // numberAt is the place of the number of KEYS.
@@ -52,10 +53,15 @@ func (a *arguments) set(at int, n int64) { a.words[at] = n }
 func (a *arguments) clear() {
 	clear(a.words)
 	a.words = a.words[:0]
+	a.asked = 0
 }
 
 // command returns the command, once all arguments are written.
 func (a *arguments) command(c *schema) trips.Command {
+	if a.asked > 0 {
+		a.int(int64(a.asked))
+		a.name("asks")
+	}
 	if c.clock != nil {
 		a.int(c.clock())
 	}

@@ -20,7 +20,7 @@ type batch struct {
 	keys    []*request.Charge // the first charge of each of KEYS; until the batch is encoded
 	places  map[uint64]int    // of keys, by hash, if there are many
 	firstOf []int             // of each key: 1 + the last entry whose first charge is on it
-	mixed   bool              // a key is charged under several limits, or the calls have several forms
+	mixed   bool              // a key is charged under several limits
 	limits  []*request.Charge // one charge of each distinct limit
 	limitAt []int64           // of each limit: its place in ARGV
 	keyOf   []int             // of each charge of the entries
@@ -103,7 +103,6 @@ const maxListed = 8
 // collect finds the requests, the keys and the limits of the calls. Equal requests are one entry.
 func (b *batch) collect() {
 	for _, k := range b.calls {
-		b.mixed = b.mixed || k.form != b.calls[0].form
 		if k.merges && len(b.entries) > 0 {
 			if i := b.equal(&k.requests[0]); i >= 0 {
 				b.entries[i].join()
@@ -120,7 +119,7 @@ func (b *batch) collect() {
 
 func (b *batch) collectRequest(k *Decision, r *request.Request) {
 	first := len(b.keyOf)
-	for j, c := range r.Charges {
+	for j, c := range r.Sent() {
 		at := b.keyIndex(c)
 		if j == 0 {
 			b.firstOf[at] = len(b.entries) + 1
@@ -231,7 +230,7 @@ func (b *batch) Deliver(r trips.Reply) error {
 		return nil
 	}
 	switch _, passed := periodPassed(reply); {
-	case passed:
+	case passed, isDeclined(reply):
 		for _, k := range b.calls {
 			k.reply = reply
 		}

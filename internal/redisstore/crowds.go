@@ -5,26 +5,23 @@ import (
 	"sync/atomic"
 )
 
-// crowds remembers the scopes where the short form would probably decide nothing: an operation
-// found other callers there, and no release since has found none. Scopes of one place displace each
-// other. The zero value remembers none. It is safe for concurrent use.
+// crowds remembers by their hashes where the short form would probably decide nothing: scopes where an
+// operation found other callers, and no release since has found none, and Blocks that had a state when
+// they were asked last. Those of one place displace each other. The zero value remembers none. It is safe
+// for concurrent use.
 type crowds [8192]atomic.Uint64
 
 var scopeSeed = maphash.MakeSeed()
 
-func (c *crowds) place(scope string) (at *atomic.Uint64, hash uint64) {
-	hash = maphash.String(scopeSeed, scope)
-	return &c[hash%uint64(len(c))], hash
-}
+func hashOf(scope string) uint64 { return maphash.String(scopeSeed, scope) }
 
-func (c *crowds) has(scope string) bool {
-	at, hash := c.place(scope)
-	return at.Load() == hash
-}
+func (c *crowds) place(hash uint64) *atomic.Uint64 { return &c[hash%uint64(len(c))] }
 
-// note notes that there were other callers, or that there were none.
-func (c *crowds) note(scope string, others bool) {
-	at, hash := c.place(scope)
+func (c *crowds) has(hash uint64) bool { return c.place(hash).Load() == hash }
+
+// note notes that there are others, or a state, or that there are none.
+func (c *crowds) note(hash uint64, others bool) {
+	at := c.place(hash)
 	switch {
 	case others:
 		at.Store(hash)

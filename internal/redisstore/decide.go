@@ -59,6 +59,7 @@ type Decision struct {
 	requests []request.Request
 	form     form
 	alone    bool // shares its script with no other
+	asks     int  // the request has that many charges which only ask whether a Block blocks
 	merges   bool // the one request merges with equal ones
 	words    int  // of the reply
 	brief    int  // the number of words of a brief reply, or 0 if the script may give none
@@ -70,14 +71,15 @@ type Decision struct {
 func (s *schema) NewDecision(requests []request.Request) *Decision {
 	d := s.decisions.Get().(*Decision)
 	first := &requests[0]
-	*d = Decision{
-		Call: d.Call, schema: s, requests: requests,
-		merges: len(requests) == 1 && first.Merges(),
+	*d = Decision{Call: d.Call, schema: s, requests: requests}
+	if len(requests) == 1 && len(first.Charges) > 1 {
+		d.askBlocks(first)
 	}
+	d.merges = len(requests) == 1 && first.Merges()
 	d.alone = !d.merges && first.Alone()
 	d.Outermost = first.Charges[0].Outermost()
 	if d.form = s.formOf(d); d.form.buckets {
-		d.brief = len(first.Charges)
+		d.brief = len(first.Sent())
 	}
 	for i := range requests {
 		r := &requests[i]
@@ -91,6 +93,37 @@ func (s *schema) NewDecision(requests []request.Request) *Decision {
 		d.weighAlone(first.Slot)
 	}
 	return d
+}
+
+// askBlocks lets the script ask the Blocks of a request by their names alone, unless one of them had a
+// state when it was asked last.
+func (d *Decision) askBlocks(r *request.Request) {
+	r.Asked = 0
+	if r.Op > algorithm.Reserve || r.Alone() {
+		return
+	}
+	d.asks = r.Asks()
+	blocks := r.Charges[len(r.Charges)-d.asks:]
+	known := func(c *request.Charge) bool { return d.schema.crowds.has(c.StateHash()) }
+	if !slices.ContainsFunc(blocks, known) {
+		r.Asked = d.asks
+	}
+}
+
+// askAll lets the script get the limits of the Blocks too.
+func (d *Decision) askAll() {
+	r := &d.requests[0]
+	r.Asked = 0
+	d.merges, d.form, d.brief = false, form{}, 0
+	d.words = r.Words()
+}
+
+// noteBlocks notes which of the Blocks that a request only asks have a state.
+func (d *Decision) noteBlocks(r *request.Request) {
+	for _, c := range r.Charges[len(r.Charges)-d.asks:] {
+		state := !slices.Equal(c.Reply, c.Limit.(*algorithm.Block).Untouched())
+		d.schema.crowds.note(c.StateHash(), state)
+	}
 }
 
 // weighAlone completes the call of a request that shares its script with no other.
@@ -117,9 +150,16 @@ func (d *Decision) Joins(o trips.Parcel) bool {
 	return ok && !d.alone && !other.alone && d.form == other.form
 }
 
-// Decode hands the reply to the requests. It reports false if nothing ran, because a limit's period
-// has passed: then it has replaced the limits, and the decision is to be sent again.
+// Decode hands the reply to the requests. It reports false if nothing ran, because a Block has a state or
+// a limit's period has passed: then it has replaced what was sent, and the decision is to be sent again.
 func (d *Decision) Decode() (decided bool, err error) {
+	if d.form.asks {
+		if isDeclined(d.reply) {
+			d.askAll()
+			return false, nil
+		}
+		d.requests[0].SettleAsked()
+	}
 	if d.brief > 0 && isBrief(d.reply) {
 		d.requests[0].SettleBrief(d.reply)
 		return true, nil
@@ -145,7 +185,8 @@ func (d *Decision) renew(now int64) {
 // isReply reports whether a reply has the form of one to this decision. Nobody decodes that of a probe.
 // The caller may have left, so it reads no request.
 func (d *Decision) isReply(reply []int64) bool {
-	return d.alone || len(reply) == d.words || d.brief > 0 && len(reply) == d.brief && isBrief(reply)
+	return d.alone || len(reply) == d.words || d.brief > 0 && len(reply) == d.brief && isBrief(reply) ||
+		isDeclined(reply)
 }
 
 func (d *Decision) decode() error {
@@ -156,6 +197,9 @@ func (d *Decision) decode() error {
 			return trips.ErrReply
 		}
 		reply = rest
+	}
+	if d.asks > 0 && !d.form.asks {
+		d.noteBlocks(&d.requests[0])
 	}
 	if s := d.requests[0].Slot; s != nil && len(reply) > 0 {
 		return d.schema.decodeSlot(s, reply)
@@ -187,6 +231,9 @@ func periodPassed(reply []int64) (now int64, passed bool) {
 	}
 	return 0, false
 }
+
+// isDeclined reports whether nothing ran, because a Block has a state that was asked by its name alone.
+func isDeclined(reply []int64) bool { return len(reply) == 1 && reply[0] == -1 }
 
 // isBrief reports whether a reply is one for request.SettleBrief. No verdict is as low, nor is the -1
 // of a period that has passed.

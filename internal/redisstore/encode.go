@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"slices"
+
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
@@ -15,7 +17,7 @@ func (b *batch) Command() trips.Command {
 		b.entries = append(b.entries, entry{request: r, callers: 1})
 		b.bucketArguments()
 		command := b.command(b.schema)
-		command.Number = len(r.Charges) == 1
+		command.Number = len(r.Sent()) == 1
 		return command
 	}
 	b.collect()
@@ -40,12 +42,29 @@ func (b *batch) Command() trips.Command {
 	return b.command(b.schema)
 }
 
-// keyNames writes the number of keys and their names.
+// keyNames writes the number of keys and their names. Those of Blocks that are only asked are the last.
 func (b *batch) keyNames() {
+	if b.calls[0].form.asks {
+		b.addAsked()
+	}
 	b.int(int64(len(b.keys)))
 	for _, c := range b.keys {
 		b.name(b.schema.prefix + c.Path + c.Stored)
 	}
+}
+
+// addAsked adds the keys of Blocks that are only asked.
+func (b *batch) addAsked() {
+	others := len(b.keys)
+	for _, e := range b.entries {
+		r := e.request
+		for _, c := range r.Charges[len(r.Charges)-r.Asked:] {
+			if !slices.ContainsFunc(b.keys[others:], c.SameState) {
+				b.keys = append(b.keys, c)
+			}
+		}
+	}
+	b.asked = len(b.keys) - others
 }
 
 // runs writes the entries as runs of those that differ in their keys alone. write writes a run of n,
@@ -64,13 +83,13 @@ func (b *batch) continues(first, i int) bool {
 	e, f := &b.entries[i], &b.entries[first]
 	op, bound := e.asks()
 	firstOp, firstBound := f.asks()
-	count := len(e.request.Charges)
+	count := len(e.request.Sent())
 	if op != firstOp || bound != firstBound || op == algorithm.Give ||
-		count != len(f.request.Charges) ||
+		count != len(f.request.Sent()) ||
 		e.request.Receipts != f.request.Receipts {
 		return false
 	}
-	for i, c := range e.request.Charges {
+	for i, c := range e.request.Sent() {
 		j := e.first + i
 		if b.keyOf[j] != b.keyOf[j-count]+count || b.limitOf[j] != b.limitOf[j-count] ||
 			c.Cost != f.request.Charges[i].Cost || e.beginsKey(i) != f.beginsKey(i) {
@@ -101,7 +120,7 @@ func (e *entry) asks() (algorithm.Operation, int64) {
 func (b *batch) limitList() {
 	argv := len(b.words) // of ARGV[1]
 	runsAt := b.later()
-	from, until, atOnce := int64(0), int64(0), len(b.keys) > 1
+	from, until, atOnce := int64(0), int64(0), len(b.keys)-b.asked > 1
 	for _, c := range b.limits {
 		if f, u := algorithm.Period(c.Limit); u > 0 {
 			if from = max(from, f); until == 0 || u < until {
@@ -140,12 +159,12 @@ func (b *batch) generalRun(first, n int) {
 	op, bound := e.asks()
 	b.name(op.String())
 	b.int(int64(n))
-	b.int(int64(len(r.Charges)))
+	b.int(int64(len(r.Sent())))
 	b.flag(r.Receipts)
 	if op == algorithm.AtMost || op == algorithm.Reserve {
 		b.int(bound)
 	}
-	for i, c := range r.Charges {
+	for i, c := range r.Sent() {
 		b.int(int64(b.keyOf[e.first+i]) + 1)
 		b.int(b.limitAt[b.limitOf[e.first+i]])
 		b.int(c.Cost.Whole)

@@ -28,7 +28,7 @@ func (b *batch) bucketArguments() {
 	b.keys = b.keys[:0] // of each entry: one charge of each bundle
 	for i := range b.entries {
 		e := &b.entries[i]
-		for j, c := range e.request.Charges {
+		for j, c := range e.request.Sent() {
 			if e.beginsKey(j) {
 				b.keys = append(b.keys, c)
 			}
@@ -43,11 +43,12 @@ func (b *batch) bucketArguments() {
 
 // repeats reports whether a bundle may stand twice in KEYS.
 func (b *batch) repeats() bool {
+	keys := b.keys[:len(b.keys)-b.asked]
 	b.clearPlaces()
-	for _, c := range b.keys {
+	for _, c := range keys {
 		b.places[c.KeyHash] = 0
 	}
-	return len(b.places) < len(b.keys)
+	return len(b.places) < len(keys)
 }
 
 // bucketRun writes a run of n as lua/decide/buckets.lua reads it.
@@ -56,7 +57,7 @@ func (b *batch) bucketRun(first, n int) {
 	little := binary.LittleEndian
 	text := little.AppendUint16(b.text[:0], uint16(n))
 	text = little.AppendUint16(text, uint16(e.callers))
-	for i, c := range e.request.Charges {
+	for i, c := range e.request.Sent() {
 		head := len(text) + len(c.Label)
 		text = append(text, c.Bucket...)
 		if i > 0 && e.beginsKey(i) {
@@ -75,14 +76,16 @@ type form struct {
 	buckets     bool          // lua/decide/buckets.lua
 	straight    *trips.Script // lua/decide/straight.lua for one algorithm; nil without
 	from, until int64         // the period of a calendar's limit
+	asks        bool          // lua/decide/asks.lua asks Blocks before
 }
 
 func (s *schema) formOf(d *Decision) (f form) {
 	r := &d.requests[0]
-	if f.buckets = d.merges && plainBuckets(r.Charges); f.buckets {
+	f.asks = r.Asked > 0
+	if f.buckets = d.merges && plainBuckets(r.Sent()); f.buckets {
 		return f
 	}
-	if len(d.requests) > 1 || len(r.Charges) > 1 || r.Op > algorithm.Peek || d.alone {
+	if len(d.requests) > 1 || len(r.Sent()) > 1 || r.Op > algorithm.Peek || d.alone {
 		return f
 	}
 	switch l := r.Charges[0].Limit.(type) {

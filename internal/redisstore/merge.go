@@ -14,8 +14,8 @@ type mergedCharge struct {
 }
 
 func merge(r *request.Request) merged {
-	m := make(merged, len(r.Charges))
-	for i, c := range r.Charges {
+	m := make(merged, len(r.Sent()))
+	for i, c := range r.Sent() {
 		m[i] = mergedCharge{c.Limit.(algorithm.Mergeable), c.Units}
 	}
 	return m

@@ -147,6 +147,9 @@ type Request struct {
 	// empty they are not held.
 	Hold    string
 	Charges []*Charge
+	// Asked is how many of the last charges a script gets without their limits, because they only ask
+	// whether a Block blocks. It decides nothing if one of them has a state. The store on Redis sets it.
+	Asked int
 	// Slot is taken if the charges are admitted. If it is not free, nothing is spent. It may be
 	// nil.
 	Slot *Slot
@@ -192,6 +195,28 @@ func (s *Slot) Queues() bool {
 // Refused reports whether there was no slot. Nothing was spent then.
 func (s *Slot) Refused() bool { return s != nil && s.Answered && s.Grant.Status != lease.Held }
 
+// Asks returns how many charges only ask whether a Block blocks. They are the last ones, behind others
+// that are on no Block. Otherwise it returns 0.
+func (r *Request) Asks() int {
+	onBlock := func(c *Charge) bool {
+		_, ok := c.Limit.(*algorithm.Block)
+		return ok
+	}
+	first := slices.IndexFunc(r.Charges, onBlock)
+	if first <= 0 {
+		return 0
+	}
+	for _, c := range r.Charges[first:] {
+		if !onBlock(c) || c.Units > 0 {
+			return 0
+		}
+	}
+	return len(r.Charges) - first
+}
+
+// Sent returns the charges that a script gets with their limits: all except those of Asked.
+func (r *Request) Sent() []*Charge { return r.Charges[:len(r.Charges)-r.Asked] }
+
 // Admitted reports whether nothing but shadows denied.
 func (r *Request) Admitted() bool {
 	for _, c := range r.Charges {
@@ -232,7 +257,7 @@ func (r *Request) IsBound() bool {
 func (r *Request) Words() int {
 	n := 1
 	if !r.Op.Corrects() {
-		for _, c := range r.Charges {
+		for _, c := range r.Sent() {
 			n += c.Fields
 			if c.Adjusts {
 				n++
@@ -264,7 +289,7 @@ func (r *Request) Settle(reply []int64) (rest []int64, ok bool) {
 	if r.Op.Corrects() {
 		return reply, true
 	}
-	for i, c := range r.Charges {
+	for i, c := range r.Sent() {
 		if len(reply) < c.Fields {
 			return nil, false
 		}
@@ -294,7 +319,7 @@ func (r *Request) SettleBrief(reply []int64) {
 		r.Verdict |= (n & 1) << i
 		r.Buffer = append(r.Buffer, (-2-n)/2, 0, 0)
 	}
-	for i, c := range r.Charges {
+	for i, c := range r.Sent() {
 		c.Reply = r.Buffer[3*i : 3*i+3 : 3*i+3]
 		c.Fits = reply[i]%2 == 0
 		c.Spent = 0
@@ -302,6 +327,14 @@ func (r *Request) SettleBrief(reply []int64) {
 			c.Spent = c.Units
 			c.Reply[2] = 1
 		}
+	}
+}
+
+// SettleAsked answers the charges of Asked, whose states are absent.
+func (r *Request) SettleAsked() {
+	for _, c := range r.Charges[len(r.Charges)-r.Asked:] {
+		c.Reply = c.Limit.(*algorithm.Block).Untouched()
+		c.Fits, c.Spent = true, 0
 	}
 }
 
@@ -366,7 +399,7 @@ func (r *Request) Merges() bool {
 	if r.Op != algorithm.Decide || r.Slot != nil || r.Receipts || len(r.Answer) > 0 {
 		return false
 	}
-	for _, c := range r.Charges {
+	for _, c := range r.Sent() {
 		if !c.Merges || c.Shadow || c.HoldFor > 0 || c.Adjusts ||
 			c.Units < 1 || c.Units > min(maxMerged, c.Limit.Capacity()) {
 			return false
