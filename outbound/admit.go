@@ -130,17 +130,19 @@ func (x *delivery) reserve() (*pass, *BusyError, error) {
 	return x.pass(slot, paid, &d)
 }
 
-// spend spends the charges, for at most that time later. The Reservation is nil where it is not worth its
-// price.
+// spend spends the charges, for at most that time later. The Reservation is nil if there is nothing to
+// refund. Decide costs least, and a Gate remembers what it denies.
 func (x *delivery) spend(left time.Duration) (*core.Reservation, core.Decision, error) {
-	switch {
-	case left > 0 || x.t.spaced:
-		return x.t.cfg.Gate.Reserve(x.context(), left, x.charges...)
-	case x.t.refunds: // a Gate remembers what it denies now
+	if !x.t.refunds && !x.t.spaced {
+		d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.charges...)
+		if err != nil || d.Allowed || left == 0 {
+			return nil, d, err
+		}
+	}
+	if left == 0 && !x.t.spaced {
 		return x.t.cfg.Gate.Charge(x.req.Context(), x.charges...)
 	}
-	d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.charges...)
-	return nil, d, err
+	return x.t.cfg.Gate.Reserve(x.context(), left, x.charges...)
 }
 
 // overdue is how late a reservation may act. A process that stood still for longer, or a Redis, is asked
@@ -168,7 +170,7 @@ func (x *delivery) delay(
 	if err := x.sleep(delay); err != nil {
 		return nil, err
 	}
-	d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.asks...)
+	d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.asks()...)
 	x.t.note(&d)
 	switch {
 	case err != nil:

@@ -110,9 +110,6 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.Base == nil {
 		cfg.Base = http.DefaultTransport
 	}
-	if cfg.Credential == nil {
-		cfg.Credential = credentials
-	}
 	return cfg, errors.Join(errs...)
 }
 

@@ -80,7 +80,7 @@ func (x *delivery) coolKey(key core.Key, status int, s signal.Signal, sent time.
 // served lets the next guessed cooldowns of a request be short again, because the upstream has
 // taken it: its response is no refusal and no error of the server. It was sent at that time.
 func (x *delivery) served(sent time.Time) {
-	for _, ask := range x.asks {
+	for _, ask := range x.asks() {
 		x.t.doubts.take(ask.Key, sent)
 		if x.t.guessed.take(ask.Key, sent) {
 			ctx := context.WithoutCancel(x.req.Context())

@@ -27,8 +27,7 @@ type delivery struct {
 
 	scopes  [signal.Scopes]core.Key // whom a refusal may concern; zero for what concerns no other request
 	ruled   []ruled
-	charges []core.Charge // one for each of ruled, and then asks
-	asks    []core.Charge // whether keys cool
+	charges []core.Charge // one for each of ruled, and then those that ask whether keys cool
 	caps    []semaphore.Cap
 	waiting
 
@@ -46,7 +45,6 @@ type delivery struct {
 	// The slices begin here, so that few rules need no further allocation.
 	firstRuled   [2]ruled
 	firstCharges [3]core.Charge
-	firstAsks    [2]core.Charge
 }
 
 // ruled is a rule that charges a request.
@@ -59,7 +57,7 @@ type ruled struct {
 // open derives the charges of a request, and decides nothing. The delivery is not nil.
 func (t *Transport) open(req *http.Request) (*delivery, error) {
 	x := &delivery{
-		Context: req.Context(), t: t, given: req, began: time.Now(), credential: hashed(t.cfg.Credential(req)),
+		Context: req.Context(), t: t, given: req, began: time.Now(), credential: t.credential(req),
 	}
 	x.trace.GetConn = func(string) { x.asked.Store(true) }
 	x.trace.GotConn = func(httptrace.GotConnInfo) { x.connected.Store(true) }
@@ -85,16 +83,6 @@ func (x *delivery) derive() error {
 	x.scopes[signal.Account] = account
 	x.ruled = x.firstRuled[:0]
 	x.charges = x.firstCharges[:0]
-	x.asks = append(x.firstAsks[:0], x.t.ask(account))
-	if x.scopes[signal.Model], err = x.askBelow(account, x.model); err != nil {
-		return err
-	}
-	if x.t.cfg.Route != nil {
-		if x.scopes[signal.Route], err = x.askBelow(account, x.t.cfg.Route(x.req), "route"); err != nil {
-			return err
-		}
-	}
-	x.scopes[signal.Model] = cmp.Or(x.scopes[signal.Model], account)
 	for i := range x.t.cfg.Rules {
 		r := ruled{Rule: &x.t.cfg.Rules[i]}
 		if r.Skip != nil && r.Skip(x.req) {
@@ -104,15 +92,12 @@ func (x *delivery) derive() error {
 		if err != nil {
 			return err
 		}
-		if r.Limit != "" {
-			if r.cooldown, err = x.askBelow(c.Key, r.Policy.Name(), "limit"); err != nil {
-				return err
-			}
-		}
 		x.ruled = append(x.ruled, r)
 		x.charges = append(x.charges, c)
 	}
-	x.charges = append(x.charges, x.asks...)
+	if err := x.ask(account); err != nil {
+		return err
+	}
 	for _, c := range x.t.cfg.Slot.Caps {
 		key, err := c.Key(x.req)
 		if err != nil {
@@ -121,6 +106,31 @@ func (x *delivery) derive() error {
 		x.caps = append(x.caps, semaphore.Cap{
 			Key: key, Limit: c.Limit, Share: c.Share, Floor: c.Floor,
 		})
+	}
+	return nil
+}
+
+// asks returns the charges that ask whether keys cool.
+func (x *delivery) asks() []core.Charge { return x.charges[len(x.ruled):] }
+
+// ask asks about the cooldowns of the account and of what belongs to it.
+func (x *delivery) ask(account core.Key) (err error) {
+	x.charges = append(x.charges, x.t.ask(account))
+	if x.scopes[signal.Model], err = x.askBelow(account, x.model); err != nil {
+		return err
+	}
+	x.scopes[signal.Model] = cmp.Or(x.scopes[signal.Model], account)
+	if x.t.cfg.Route != nil {
+		if x.scopes[signal.Route], err = x.askBelow(account, x.t.cfg.Route(x.req), "route"); err != nil {
+			return err
+		}
+	}
+	for i := range x.ruled {
+		if r := &x.ruled[i]; r.Limit != "" {
+			if r.cooldown, err = x.askBelow(x.charges[i].Key, r.Policy.Name(), "limit"); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -135,6 +145,6 @@ func (x *delivery) askBelow(key core.Key, part string, before ...string) (core.K
 	if err != nil {
 		return key, wrapped(err)
 	}
-	x.asks = append(x.asks, x.t.ask(key))
+	x.charges = append(x.charges, x.t.ask(key))
 	return key, nil
 }

@@ -47,7 +47,7 @@ func atHost(r *http.Request, part string) (core.Key, error) {
 func ByCredential(r *http.Request) (core.Key, error) {
 	x, _ := r.Context().Value(deliveryContextKey{}).(*delivery)
 	if x == nil {
-		return atHost(r, hashed(credentials(r)))
+		return atHost(r, hashed(credentials(nil, r)))
 	}
 	if key := x.scopes[signal.Account]; x.req == r && key != (core.Key{}) { // several rules ask for it
 		return key, nil
@@ -99,18 +99,25 @@ func below(k core.Key, more ...string) (core.Key, error) {
 var credentialHeaders = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key"}
 
 // hashed returns a hash of credentials, or "" of none.
-func hashed(credentials string) string {
-	if credentials == "" {
+func hashed(credentials []byte) string {
+	if len(credentials) == 0 {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(credentials))
+	sum := sha256.Sum256(credentials)
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// credentials returns the credentials that stand in a request.
-func credentials(r *http.Request) string {
+// credential returns a hash of what names the account of a request, or "".
+func (t *Transport) credential(r *http.Request) string {
+	if t.cfg.Credential != nil {
+		return hashed([]byte(t.cfg.Credential(r)))
+	}
 	var room [256]byte
-	all := room[:0]
+	return hashed(credentials(room[:0], r))
+}
+
+// credentials appends the credentials that stand in a request.
+func credentials(all []byte, r *http.Request) []byte {
 	for _, name := range credentialHeaders {
 		for _, value := range r.Header[name] {
 			all = append(append(append(append(all, name...), 0), accessKey(value)...), 0)
@@ -121,7 +128,7 @@ func credentials(r *http.Request) string {
 			all = append(append(append(all, "key\x00"...), value...), 0)
 		}
 	}
-	return string(all)
+	return all
 }
 
 // accessKey returns the part of an Authorization that stays the same for an account: of an AWS

@@ -99,7 +99,7 @@ func (s *schema) NewDecision(requests []request.Request) *Decision {
 // state when it was asked last.
 func (d *Decision) askBlocks(r *request.Request) {
 	r.Asked = 0
-	if r.Op > algorithm.Reserve || r.Alone() {
+	if r.Alone() {
 		return
 	}
 	d.asks = r.Asks()

@@ -147,8 +147,9 @@ type Request struct {
 	// empty they are not held.
 	Hold    string
 	Charges []*Charge
-	// Asked is how many of the last charges a script gets without their limits, because they only ask
-	// whether a Block blocks. It decides nothing if one of them has a state. The store on Redis sets it.
+	// Asked is how many of the last charges, which only ask whether a Block blocks, a store decides apart
+	// because they have no state. The store sets it. A script gets them without their limits, and decides
+	// nothing if one of them has a state.
 	Asked int
 	// Slot is taken if the charges are admitted. If it is not free, nothing is spent. It may be
 	// nil.
@@ -195,9 +196,12 @@ func (s *Slot) Queues() bool {
 // Refused reports whether there was no slot. Nothing was spent then.
 func (s *Slot) Refused() bool { return s != nil && s.Answered && s.Grant.Status != lease.Held }
 
-// Asks returns how many charges only ask whether a Block blocks. They are the last ones, behind others
-// that are on no Block. Otherwise it returns 0.
+// Asks returns how many charges of a request that spends them once or never only ask whether a Block
+// blocks. They are the last ones, behind others that are on no Block. Otherwise it returns 0.
 func (r *Request) Asks() int {
+	if r.Op > algorithm.Reserve {
+		return 0
+	}
 	onBlock := func(c *Charge) bool {
 		_, ok := c.Limit.(*algorithm.Block)
 		return ok
@@ -214,7 +218,7 @@ func (r *Request) Asks() int {
 	return len(r.Charges) - first
 }
 
-// Sent returns the charges that a script gets with their limits: all except those of Asked.
+// Sent returns all charges except those of Asked.
 func (r *Request) Sent() []*Charge { return r.Charges[:len(r.Charges)-r.Asked] }
 
 // Admitted reports whether nothing but shadows denied.
