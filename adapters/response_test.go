@@ -159,7 +159,6 @@ func abilities(w http.ResponseWriter) (names string) {
 	}{
 		{"Flusher", func() bool { _, ok := w.(http.Flusher); return ok }},
 		{"Hijacker", func() bool { _, ok := w.(http.Hijacker); return ok }},
-		{"CloseNotifier", func() bool { _, ok := w.(interface{ CloseNotify() <-chan bool }); return ok }},
 	} {
 		if a.has() {
 			names += " " + a.name

@@ -11,8 +11,8 @@ import (
 )
 
 // Writer returns the ResponseWriter for the handler of an admitted request, one on w that keeps
-// headers as RestoreHeaders describes. It has Unwrap, ReadFrom, and those of Flush, Hijack and
-// CloseNotify that w has. If there is nothing to keep and nothing depends on the response, it is w.
+// headers as RestoreHeaders describes. It has Unwrap, ReadFrom, CloseNotify, and those of Flush and
+// Hijack that w has. If there is nothing to keep and nothing depends on the response, it is w.
 // Writer calls ExtendDeadline. An adapter calls it once, after WriteHeaders.
 func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 	if x.extra != noExtra { // otherwise it has neither waited nor an id
