@@ -103,24 +103,7 @@ func (x *Exchange) decide(r *http.Request) {
 		x.conclude(nil, false, err)
 		return
 	}
-	err = x.spendAlone(r.Context(), charges)
-	for err == nil && x.follow(charges) {
-		err = x.spendAlone(r.Context(), charges)
-	}
-	x.conclude(charges, true, err)
-}
-
-// spendAlone spends the charges of a request that needs no slot.
-func (x *Exchange) spendAlone(ctx context.Context, charges []core.Charge) (err error) {
-	switch gate := x.guard.cfg.Gate; {
-	case len(charges) == 0:
-		x.decision.Allowed = true // no rule applies
-	case x.guard.settles:
-		x.reservation, x.decision, err = gate.Charge(ctx, charges...)
-	default:
-		x.decision, err = gate.Decide(ctx, charges...)
-	}
-	return err
+	x.conclude(charges, true, x.spend(r.Context(), charges, nil))
 }
 
 // decideBeside decides on a request by the blocks, the rules and the caps. The request may have to
@@ -146,11 +129,7 @@ func (x *Exchange) decideBeside(r *http.Request, room []core.Charge) {
 	classify := x.guard.cfg.Background
 	x.background = classify != nil && classify(r)
 	ctx := x.classed(r.Context())
-	err = x.spend(ctx, charges, &slot)
-	for err == nil && x.follow(charges) {
-		err = x.spend(ctx, charges, &slot)
-	}
-	x.conclude(charges, derived, err)
+	x.conclude(charges, true, x.spend(ctx, charges, &slot))
 }
 
 // conclude sets the status and the error of the outcome of deciding these charges. derived says that

@@ -84,11 +84,6 @@ func (x *Exchange) deriveRules(
 		c.Cost = cmp.Or(cost, core.NoCost)
 		charges = append(charges, c)
 		x.charged = append(x.charged, charged{by: by, cost: cost})
-		if rule.kept != nil {
-			if charges, err = x.appendKept(charges, by, c, cost); err != nil {
-				return nil, err
-			}
-		}
 	}
 	return charges, nil
 }

@@ -22,6 +22,7 @@ type Guard struct {
 	advertised
 	settles    bool // something depends on the response, or is held until there is one
 	follows    bool // a rule has a Then
+	keeps      bool // a rule keeps the counts of periods
 	beside     bool // there are blocks or caps, requests may wait, or their bodies are read
 	needsExtra bool // requests write into an extra of their own
 }
@@ -71,6 +72,7 @@ func (g *Guard) foresee() {
 func (g *Guard) useRule(r *Rule) {
 	g.rules = append(g.rules, chargerOf(r))
 	g.follows = g.follows || len(r.Then) > 0
+	g.keeps = g.keeps || r.kept != nil
 	g.settles = g.settles || r.Settle != nil || r.Policy.Hold() > 0
 	inside.State(g.cfg.Gate, r.Policy, g.cfg.Plan != nil)
 	for _, p := range r.Then {

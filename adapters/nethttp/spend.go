@@ -21,12 +21,27 @@ func (x *Exchange) buffer(r *http.Request, charges []core.Charge) error {
 	return nil
 }
 
-// spend spends the charges and takes the slot, both or neither.
+// spend spends the charges, or others that follow them, and takes the slot, both or neither. There is
+// no slot to take unless the Guard has a Config.Slot that applies.
 func (x *Exchange) spend(
 	ctx context.Context, charges []core.Charge, slot *semaphore.Request,
 ) (err error) {
-	cfg := &x.guard.cfg
-	switch {
+	for again := true; again; again = err == nil && x.follow(charges) {
+		err = x.spendOnce(ctx, charges, slot)
+	}
+	return err
+}
+
+// spendOnce is spend without what follows.
+func (x *Exchange) spendOnce(
+	ctx context.Context, charges []core.Charge, slot *semaphore.Request,
+) (err error) {
+	if x.guard.keeps {
+		if charges, err = x.keep(charges); err != nil {
+			return err
+		}
+	}
+	switch cfg := &x.guard.cfg; {
 	case cfg.MaxDelay > 0 && len(charges) > 0:
 		err = x.delay(ctx, charges, slot)
 	case x.capped:
@@ -35,8 +50,12 @@ func (x *Exchange) spend(
 		own := append([]core.Charge(nil), charges...)
 		x.lease, err = semaphore.Inside(hub.Pass{}).Admit(ctx, cfg.Slot.Semaphore, *slot, &x.decision, own)
 		x.reservation = x.lease.Reservation()
+	case len(charges) == 0:
+		x.decision.Allowed = true // no rule applies
+	case x.guard.settles:
+		x.reservation, x.decision, err = cfg.Gate.Charge(ctx, charges...)
 	default:
-		err = x.spendAlone(ctx, charges)
+		x.decision, err = cfg.Gate.Decide(ctx, charges...)
 	}
 	return err
 }

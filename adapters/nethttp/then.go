@@ -31,9 +31,6 @@ func (x *Exchange) follow(charges []core.Charge) (again bool) {
 		}
 		if next := x.following(c.by); next != nil {
 			charges[i].Policy, charges[i].Limit = next.policy, x.limitUnder(next.policy)
-			if c.by.rule.kept != nil {
-				x.keepInstead(next, &charges[i], c.cost, charges[i+1:], x.charged[i+1:])
-			}
 			c.by = next
 			if x.sooner == nil {
 				x.sooner = make(map[int]time.Duration)
