@@ -54,7 +54,7 @@ type charger struct {
 type extra struct {
 	scope       string
 	plan        core.Plan             // of Config.Plan
-	blockKeys   []core.Key            // of the first charges, which are of BlockRules
+	blocks      []core.Charge         // the first ones, which are of BlockRules
 	caps        []semaphore.Cap       // of Config.Slot
 	full        *semaphore.FullError  // of the cap that refused the request, or nil
 	lease       *semaphore.Lease      // of the slot, or nil

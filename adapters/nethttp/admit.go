@@ -45,7 +45,7 @@ func (g *Guard) admit(r *http.Request) *Exchange {
 			x.write = write
 			x.decide(r)
 		}
-		if len(x.blockKeys) > 0 && x.deniedByRule() {
+		if len(x.blocks) > 0 && x.deniedByRule() {
 			x.strike(r)
 		}
 	}

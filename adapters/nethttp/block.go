@@ -1,31 +1,31 @@
 package nethttp
 
 import (
+	"context"
 	"net/http"
 	"slices"
 
 	"github.com/headgate/headgate/core"
 )
 
-// deriveBlocks appends charges that ask whether the request's keys are blocked.
-func (x *Exchange) deriveBlocks(r *http.Request, charges []core.Charge) ([]core.Charge, error) {
+// deriveBlocks sets the charges that ask whether the request's keys are blocked.
+func (x *Exchange) deriveBlocks(r *http.Request) error {
 	for _, by := range x.guard.blocks {
 		b := by.block
 		key, ok, err := x.ruleKey(b.Policy.Name(), b.Key, b.NoKey, r)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if ok {
-			charges = append(charges, core.Charge{Policy: b.Policy, Key: key, Cost: core.NoCost})
+			x.blocks = append(x.blocks, core.Charge{Policy: b.Policy, Key: key, Cost: core.NoCost})
 			x.charged = append(x.charged, charged{by: by})
-			x.blockKeys = append(x.blockKeys, key)
 		}
 	}
-	return charges, nil
+	return nil
 }
 
 // trap decides on a request that some Trap catches, and reports whether one does.
-func (x *Exchange) trap(r *http.Request, blocks []core.Charge) (caught bool, err error) {
+func (x *Exchange) trap(r *http.Request) (caught bool, err error) {
 	for _, by := range x.guard.blocks {
 		b := by.block
 		if b.Trap == nil || !b.Trap(r) {
@@ -36,9 +36,8 @@ func (x *Exchange) trap(r *http.Request, blocks []core.Charge) (caught bool, err
 		if at < 0 {
 			return true, nil // it has no key
 		}
-		blocks[at].Cost = 1
 		x.charged = x.charged[at : at+1]
-		x.decision, err = x.guard.cfg.Gate.Decide(r.Context(), blocks[at])
+		x.decision, err = x.guard.cfg.Gate.Decide(r.Context(), strikeOf(x.blocks[at]))
 		if !x.decision.Allowed {
 			x.status = 0 // it is blocked, or nobody can tell
 		}
@@ -53,10 +52,23 @@ func (x *Exchange) deniedByRule() bool { return x.denied != notDenied && x.denie
 
 // strike strikes the keys of a request that a rule denies.
 func (x *Exchange) strike(r *http.Request) {
-	for i, key := range x.blockKeys {
-		if b := x.charged[i].by.block; b.Denied {
-			strike := core.Charge{Policy: b.Policy, Key: key, Cost: 1}
-			_, _ = x.guard.cfg.Gate.Decide(r.Context(), strike) // core.Config.Observe tells of errors
+	for i, c := range x.blocks {
+		if x.charged[i].by.block.Denied {
+			_, _ = x.guard.cfg.Gate.Decide(r.Context(), strikeOf(c)) // core.Config.Observe tells of errors
 		}
 	}
+}
+
+// strikeOf returns a strike of the key that a charge asks about.
+func strikeOf(c core.Charge) core.Charge {
+	c.Cost = 1
+	return c
+}
+
+// askBlocks asks again, after a wait, whether the client is blocked.
+func (x *Exchange) askBlocks(ctx context.Context) (core.Decision, error) {
+	if len(x.blocks) == 0 {
+		return core.Decision{Allowed: true}, nil
+	}
+	return x.guard.cfg.Gate.Decide(ctx, x.blocks...)
 }

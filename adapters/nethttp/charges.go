@@ -23,11 +23,10 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 		return nil, err
 	}
 	x := open(g, r)
-	blocks, err := x.deriveBlocks(r, nil)
-	if err != nil {
+	if err := x.deriveBlocks(r); err != nil {
 		return nil, err
 	}
-	return x.deriveRules(r, blocks, nil)
+	return x.deriveRules(r, x.blocks, nil)
 }
 
 // deriveCharges appends what the request is charged. If a trap catches the request, or if a client
@@ -35,24 +34,21 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 func (x *Exchange) deriveCharges(
 	r *http.Request, charges []core.Charge,
 ) (_ []core.Charge, decided bool, err error) {
-	blocks, err := x.deriveBlocks(r, charges)
-	if err != nil {
+	if err := x.deriveBlocks(r); err != nil {
 		return nil, false, err
 	}
-	if len(x.guard.blocks) > 0 {
-		if decided, err = x.trap(r, blocks); decided || err != nil {
-			return blocks, decided, err
-		}
+	if caught, err := x.trap(r); caught {
+		return nil, true, err
 	}
-	if x.denyUnread(r, blocks) {
-		return blocks, true, nil
+	if x.denyUnread(r) {
+		return nil, true, nil
 	}
-	charges, err = x.deriveRules(r, blocks, nil)
-	if err != nil && len(blocks) > 0 {
-		x.charged = x.charged[:len(blocks)]
-		if d, fault := x.guard.cfg.Gate.Decide(r.Context(), blocks...); fault == nil && !d.Allowed {
+	charges, err = x.deriveRules(r, append(charges, x.blocks...), nil)
+	if err != nil {
+		x.charged = x.charged[:len(x.blocks)]
+		if d, fault := x.askBlocks(r.Context()); fault == nil && !d.Allowed {
 			x.decision = d
-			return blocks, true, nil
+			return nil, true, nil
 		}
 	}
 	return charges, false, err

@@ -10,18 +10,18 @@ import (
 
 // denyUnread decides on a request whose client sends the body only once it is asked for it. It denies
 // it if the charges that do not depend on the body do, and reports whether it has decided.
-func (x *Exchange) denyUnread(r *http.Request, blocks []core.Charge) (decided bool) {
+func (x *Exchange) denyUnread(r *http.Request) (decided bool) {
 	if !expectsContinue(r) || !x.guard.readsBody() {
 		return false
 	}
-	charges, err := x.deriveRules(r, slices.Clip(blocks), (*Rule).readsBody)
+	charges, err := x.deriveRules(r, slices.Clone(x.blocks), (*Rule).readsBody)
 	for err == nil && x.denies(r, charges) {
 		if !x.follow(charges) {
 			return true
 		}
 	}
 	x.decision = core.Decision{}
-	x.charged = x.charged[:len(blocks)]
+	x.charged = x.charged[:len(x.blocks)]
 	return false
 }
 

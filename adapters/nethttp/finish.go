@@ -111,11 +111,11 @@ func (x *Exchange) keepSpent(r *http.Request) {
 
 // forget forgets the strikes of a client whose response shows that it is honest.
 func (x *Exchange) forget(r *http.Request, status int) {
-	for i, key := range x.blockKeys {
+	for i, c := range x.blocks {
 		b := x.charged[i].by.block
 		if b.Forget == nil || x.decision.At(i).Used == 0 || !b.Forget(r, status) {
 			continue
 		}
-		_ = b.list.Forget(context.WithoutCancel(r.Context()), key) // core.Config.Observe sees errors
+		_ = b.list.Forget(context.WithoutCancel(r.Context()), c.Key) // core.Config.Observe sees errors
 	}
 }

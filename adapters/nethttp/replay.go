@@ -262,15 +262,8 @@ func (p *Replay) repeat(ctx context.Context, x *Exchange, id core.Key, print str
 
 // recheck asks again, after a wait for the id, whether the client is blocked, and looks whether
 // what the request holds has expired.
-func (x *Exchange) recheck(ctx context.Context) (err error) {
-	d := core.Decision{Allowed: true}
-	if len(x.blockKeys) > 0 {
-		asks := make([]core.Charge, len(x.blockKeys))
-		for i, key := range x.blockKeys {
-			asks[i] = core.Charge{Policy: x.charged[i].by.block.Policy, Key: key, Cost: core.NoCost}
-		}
-		d, err = x.guard.cfg.Gate.Decide(ctx, asks...)
-	}
+func (x *Exchange) recheck(ctx context.Context) error {
+	d, err := x.askBlocks(ctx)
 	if err == nil && d.Allowed && !x.reservation.Kept() {
 		err = errExpired
 	}

@@ -83,7 +83,7 @@ func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot *semap
 	for _, r := range d.Results() { // all of the delay may have passed before Sleep
 		delayed = delayed || r.Delay > 0
 	}
-	allowed, err := x.proceed(ctx, delayed, charges, slot)
+	allowed, err := x.proceed(ctx, delayed, slot)
 	if allowed && err == nil && delayed && !reservation.Kept() {
 		_ = reservation.Cancel(ctx)
 		reservation, x.decision, err = cfg.Gate.Reserve(ctx, 0, charges...)
@@ -102,26 +102,24 @@ func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot *semap
 	return err
 }
 
-// proceed takes the slot of a request whose charges act now. If it has waited, it asks again about
-// the charges that spend nothing, such as whether the client is blocked.
+// proceed takes the slot of a request whose charges act now. If it has waited, it asks again whether the
+// client is blocked.
 func (x *Exchange) proceed(
-	ctx context.Context, delayed bool, charges []core.Charge, slot *semaphore.Request,
+	ctx context.Context, delayed bool, slot *semaphore.Request,
 ) (allowed bool, err error) {
-	var asks []core.Charge
-	for _, c := range charges {
-		if c.Cost == core.NoCost && delayed {
-			asks = append(asks, c)
-		}
-	}
 	d := core.Decision{Allowed: true}
-	switch cfg := &x.guard.cfg; {
+	switch {
 	case x.capped:
 		slot.MaxWait = x.atMost(slot.MaxWait)
-		x.lease, d, err = cfg.Slot.Semaphore.Admit(ctx, *slot, asks...)
-	case len(asks) > 0:
-		d, err = cfg.Gate.Decide(ctx, asks...)
+		var asks []core.Charge
+		if delayed {
+			asks = x.blocks
+		}
+		x.lease, d, err = x.guard.cfg.Slot.Semaphore.Admit(ctx, *slot, asks...)
 	case ctx.Err() != nil:
 		err = fmt.Errorf("nethttp: %w", ctx.Err())
+	case delayed:
+		d, err = x.askBlocks(ctx)
 	}
 	return d.Allowed, err
 }
