@@ -2,6 +2,7 @@ package gingate
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"net/http"
 
@@ -57,17 +58,20 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 			c.Abort()
 			return
 		}
-		w := &writer{ResponseWriter: c.Writer, x: x}
+		w := &writer{ResponseWriter: c.Writer}
 		returned := false
 		defer func() {
-			if !returned || !w.responded && !w.Written() && c.Request.Context().Err() != nil {
+			if w.Written() {
+				c.Request = x.FinishWritten(c.Request, returned)
+				return
+			}
+			if !returned || !w.responded && c.Request.Context().Err() != nil {
 				x.Fail()
 			}
-			c.Request = x.Finish(c.Request, w.code(c, returned))
+			c.Request = x.Finish(c.Request, w.unwritten(c, returned))
 		}()
 		x.WriteHeaders(c.Writer.Header())
-		x.ExtendDeadline(c.Writer)
-		x.Record(nil, nil)
+		w.inner = x.Writer(c.Writer)
 		c.Writer = w
 		c.Next()
 		w.begin()
@@ -78,15 +82,11 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 	}
 }
 
-// code returns the status that the client gets when the chain is done. If nothing is written, gin sends
+// unwritten returns the status that the client gets when the chain is done and nothing is written: gin sends
 // w.Status, or a handler around the guard answers c.Errors.
-func (w *writer) code(c *gin.Context, returned bool) int {
+func (w *writer) unwritten(c *gin.Context, returned bool) int {
 	status, last := w.final(), c.Errors.Last()
 	switch {
-	case w.switched:
-		return http.StatusSwitchingProtocols
-	case w.Written():
-		return status
 	case !returned: // a handler panics
 		return http.StatusInternalServerError
 	case last == nil || status >= http.StatusBadRequest:
@@ -97,12 +97,11 @@ func (w *writer) code(c *gin.Context, returned bool) int {
 	return http.StatusInternalServerError
 }
 
-// writer is gin's ResponseWriter, and keeps the headers that stand before the handler.
+// writer is gin's ResponseWriter. What is sent passes the guard's own, which stands on gin's. A status is
+// sent when gin writes it, and may change until then.
 type writer struct {
 	gin.ResponseWriter
-	x         *nethttp.Exchange
-	hijacked  bool
-	switched  bool // it was hijacked before a header was written
+	inner     http.ResponseWriter
 	responded bool // a handler has set a status, which gin writes when the chain is done
 }
 
@@ -110,30 +109,27 @@ type writer struct {
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Header implements http.ResponseWriter.
-func (w *writer) Header() http.Header {
-	h := w.ResponseWriter.Header()
-	w.x.KeepHeaders(h)
-	if w.hijacked { // a proxy writes them to the connection
-		w.x.RestoreHeaders(h, http.StatusSwitchingProtocols)
-	}
-	return h
-}
+func (w *writer) Header() http.Header { return w.inner.Header() }
 
-// WriteHeader implements http.ResponseWriter.
+// WriteHeader implements http.ResponseWriter. The guard's writer learns of an informational status, with which
+// a reverse proxy deletes headers, and passes it on.
 func (w *writer) WriteHeader(status int) {
 	w.responded = true
-	w.x.RestoreHeaders(w.ResponseWriter.Header(), status)
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// begin is called before gin sends the header, which may change until then.
-func (w *writer) begin() {
-	if !w.Written() {
-		w.x.RestoreHeaders(w.ResponseWriter.Header(), w.final())
+	if status < http.StatusOK && status != http.StatusSwitchingProtocols {
+		w.inner.WriteHeader(status)
+	} else {
+		w.ResponseWriter.WriteHeader(status)
 	}
 }
 
-// final returns the status behind informational ones, where the server sends 200 by itself.
+// begin is called before gin sends the header. Behind an informational status the server sends 200 by itself.
+func (w *writer) begin() {
+	if status := w.Status(); !w.Written() && status == w.final() {
+		w.inner.WriteHeader(status)
+	}
+}
+
+// final returns the status behind informational ones.
 func (w *writer) final() int {
 	if status := w.Status(); status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 		return status
@@ -145,45 +141,27 @@ func (w *writer) final() int {
 func (w *writer) WriteHeaderNow() {
 	w.begin()
 	w.ResponseWriter.WriteHeaderNow()
-	w.x.Record([]byte{}, nil)
 }
 
 // Write implements http.ResponseWriter.
 func (w *writer) Write(p []byte) (int, error) {
-	w.WriteHeaderNow()
-	n, err := w.ResponseWriter.Write(p)
-	w.x.Wrote(int64(n))
-	if w.x.Record(p, err) {
-		return len(p), nil
-	}
-	return n, err
+	w.begin()
+	return w.inner.Write(p)
 }
 
 // WriteString implements io.StringWriter.
 func (w *writer) WriteString(s string) (int, error) {
-	w.WriteHeaderNow()
-	n, err := w.ResponseWriter.WriteString(s)
-	w.x.Wrote(int64(n))
-	if w.x.Watches() && w.x.Record([]byte(s), err) {
-		return len(s), nil
-	}
-	return n, err
+	w.begin()
+	return io.WriteString(w.inner, s)
 }
 
 // Flush implements http.Flusher.
 func (w *writer) Flush() {
 	w.begin()
-	w.x.RecordStream()
-	w.ResponseWriter.Flush()
+	w.inner.(http.Flusher).Flush()
 }
 
 // Hijack implements http.Hijacker.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	began := w.Written()
-	conn, rw, err := w.ResponseWriter.Hijack()
-	if err == nil {
-		w.x.RecordStream()
-		w.hijacked, w.switched = true, !began
-	}
-	return conn, rw, err
+	return w.inner.(http.Hijacker).Hijack()
 }
