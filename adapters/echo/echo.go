@@ -64,7 +64,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) echo.MiddlewareFunc {
 			switch {
 			case err == nil || !x.Watches():
 			case c.Response().Committed:
-				x.Record(nil, err)
+				x.Break()
 			default:
 				c.Error(err)
 				if !c.Response().Committed { // nobody has answered the error

@@ -69,7 +69,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) echo.MiddlewareFunc {
 			switch {
 			case err == nil || !x.Watches():
 			case committed(c):
-				x.Record(nil, err)
+				x.Break()
 			default:
 				c.Echo().HTTPErrorHandler(c, err)
 				if !committed(c) { // nobody has answered the error

@@ -75,8 +75,8 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 		c.Writer = w
 		c.Next()
 		w.begin()
-		if last := c.Errors.Last(); last != nil && c.IsAborted() {
-			x.Record(nil, last)
+		if c.Errors.Last() != nil && c.IsAborted() {
+			x.Break()
 		}
 		returned = true
 	}

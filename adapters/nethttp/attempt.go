@@ -5,14 +5,17 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/once"
 )
 
-// attempt is the work on the id of one request.
+// attempt is the work on the id of one request, and the answer of its handler while that is written.
 type attempt struct {
-	work      *once.Attempt
-	succeeded func(r *http.Request, status int) bool // or nil
-	recording *recording                             // or nil
+	answer
+	replay *Replay
+	work   *once.Attempt
+	id     core.Key
+	broken bool // the handler could not finish the answer
 }
 
 // earlier is an earlier request with the id of one that is refused for it.
@@ -35,15 +38,24 @@ func (a *Admission) before() (e earlier) {
 // errID is wrapped by the errors of a ReplayConfig.ID.
 var errID = errors.New("nethttp: id")
 
-// end remembers or forgets the id, given the header and the status of the response. failed says that
-// the handler has failed whatever the status is.
-func (t *attempt) end(r *http.Request, h http.Header, status int, failed func() bool) {
+// end remembers or forgets the id, given the status of the response.
+func (t *attempt) end(x *Exchange, r *http.Request, status int) {
 	defer func() { _ = t.work.Fail(r.Context()) }() // does nothing after Succeed
 	succeeded := status < http.StatusBadRequest
-	if t.succeeded != nil {
-		succeeded = t.succeeded(r, status)
+	if t.replay.cfg.Succeeded != nil {
+		succeeded = t.replay.cfg.Succeeded(r, status)
 	}
-	if succeeded && !failed() {
-		_ = t.work.SucceedWith(r.Context(), t.recording.end(h, r, status)) // it is sent again
+	if !succeeded || x.failed.Load() {
+		return
 	}
+	var kept []byte
+	if t.replay.keeper != nil {
+		if x.w == nil { // the adapter tells nothing of the response
+			t.lose(lostUnknown)
+		}
+		t.status = status
+		t.finish(x.headers, r)
+		kept = t.replay.keeper.seal(&t.answer, t.id)
+	}
+	_ = t.work.SucceedWith(r.Context(), kept) // it is sent again
 }

@@ -34,7 +34,7 @@ func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
 	defer func() { _ = x.lease.Release(ctx) }() // also if a Settle panics
 	own := x.ownRequest(r)
 	if x.attempt != nil {
-		defer x.attempt.end(own, x.headers, status, x.failed.Load)
+		defer x.attempt.end(x, own, status)
 	}
 	switch {
 	case !x.settles():
@@ -64,7 +64,7 @@ func (x *Exchange) FinishWritten(r *http.Request, returned bool) *http.Request {
 	default: // the server sends the header
 		status = http.StatusOK
 		if x.w != nil {
-			x.RestoreHeaders(x.w.Header(), status)
+			x.restoreHeaders(x.w.Header(), status)
 		}
 	}
 	return x.Finish(r, status)

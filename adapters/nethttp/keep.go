@@ -13,11 +13,8 @@ type keptHeader struct {
 	values []string
 }
 
-// KeepHeaders remembers the headers that stand in h, for RestoreHeaders. Later calls do nothing.
-// Both are for an adapter whose framework has a ResponseWriter type of its own: it calls KeepHeaders
-// in each Header, RestoreHeaders before each WriteHeader, and with StatusSwitchingProtocols in each
-// Header after a Hijack. Writer does that for the others.
-func (x *Exchange) KeepHeaders(h http.Header) {
+// keepHeaders remembers the headers that stand in h, for restoreHeaders. Later calls do nothing.
+func (x *Exchange) keepHeaders(h http.Header) {
 	if x.kept != nil || x.skipped {
 		return
 	}
@@ -27,7 +24,7 @@ func (x *Exchange) KeepHeaders(h http.Header) {
 	}
 }
 
-// RestoreHeaders mends in h what a reverse proxy in the handler does to the headers that were kept,
+// restoreHeaders mends in h what a reverse proxy in the handler does to the headers that were kept,
 // before a header with this status is written:
 //
 //   - httputil.ReverseProxy deletes them all when its server sends an informational response. Those
@@ -37,7 +34,7 @@ func (x *Exchange) KeepHeaders(h http.Header) {
 //     lists, which keep the members of both.
 //
 // A handler may change or delete headers otherwise.
-func (x *Exchange) RestoreHeaders(h http.Header, status int) {
+func (x *Exchange) restoreHeaders(h http.Header, status int) {
 	if len(x.kept) == 0 {
 		return
 	}

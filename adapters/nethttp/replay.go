@@ -216,10 +216,7 @@ func (p *Replay) attempt(x *Exchange, r *http.Request, id core.Key) error {
 	var running *semaphore.FullError
 	switch {
 	case err == nil:
-		x.attempt = &attempt{work: work, succeeded: p.cfg.Succeeded}
-		if p.keeper != nil {
-			x.attempt.recording = &recording{answer: answer{print: print}, keeper: p.keeper, id: id}
-		}
+		x.attempt = &attempt{answer: answer{print: print}, replay: p, work: work, id: id}
 		if p.cfg.MaxWait > 0 {
 			return x.recheck(ctx)
 		}

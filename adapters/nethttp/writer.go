@@ -11,13 +11,13 @@ import (
 )
 
 // Writer returns the ResponseWriter for the handler of an admitted request, one on w that keeps
-// headers as RestoreHeaders describes. It has Unwrap, ReadFrom, CloseNotify, and those of Flush and
+// headers as restoreHeaders describes. It has Unwrap, ReadFrom, CloseNotify, and those of Flush and
 // Hijack that w has. If there is nothing to keep and nothing depends on the response, it is w.
-// Writer calls ExtendDeadline. An adapter calls it once, after WriteHeaders.
+// A request that has waited has the whole WriteTimeout of its http.Server. An adapter calls Writer once,
+// after WriteHeaders.
 func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 	if x.extra != noExtra { // otherwise it has neither waited nor an id
-		x.ExtendDeadline(w)
-		x.Record(nil, nil)
+		x.extendDeadline(w)
 	}
 	if (x.skipped || len(w.Header()) == 0) && !x.Watches() {
 		return w
@@ -26,9 +26,8 @@ func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 	return writers.Like(&x.own)
 }
 
-// Wrote counts bytes of the response's body for Admission.Written. Writer does that. It is for an
-// adapter whose framework has a ResponseWriter type of its own.
-func (x *Exchange) Wrote(n int64) {
+// wrote counts bytes of the response's body for Admission.Written.
+func (x *Exchange) wrote(n int64) {
 	if x.request.Method != http.MethodHead { // the server drops the body
 		x.written += n
 	}
@@ -45,9 +44,9 @@ func (w writer) Unwrap() http.ResponseWriter { return w.x.w }
 // Header implements http.ResponseWriter.
 func (w writer) Header() http.Header {
 	h := w.x.w.Header()
-	w.x.KeepHeaders(h)
+	w.x.keepHeaders(h)
 	if w.x.sent == http.StatusSwitchingProtocols { // a proxy writes them to what it hijacked
-		w.x.RestoreHeaders(h, http.StatusSwitchingProtocols)
+		w.x.restoreHeaders(h, http.StatusSwitchingProtocols)
 	}
 	return h
 }
@@ -66,9 +65,9 @@ func (w writer) WriteHeader(status int) {
 // prepare is called before the first header may be sent, and before informational ones.
 func (w writer) prepare(status int) {
 	h := w.x.w.Header()
-	w.x.RestoreHeaders(h, status)
+	w.x.restoreHeaders(h, status)
 	if w.x.attempt != nil && !informational(status) {
-		w.x.recording().begin(h)
+		w.x.attempt.begin(h)
 	}
 }
 
@@ -84,8 +83,8 @@ func (w writer) begin() {
 func (w writer) Write(p []byte) (int, error) {
 	w.begin()
 	n, err := w.x.w.Write(p)
-	w.x.Wrote(int64(n))
-	if w.x.attempt != nil && w.x.Record(p, err) {
+	w.x.wrote(int64(n))
+	if w.x.attempt.write(p, err) {
 		return len(p), nil
 	}
 	return n, err
@@ -95,8 +94,8 @@ func (w writer) Write(p []byte) (int, error) {
 func (w writer) WriteString(s string) (int, error) {
 	w.begin()
 	n, err := io.WriteString(w.x.w, s)
-	w.x.Wrote(int64(n))
-	if w.x.recording() != nil && w.x.Record([]byte(s), err) {
+	w.x.wrote(int64(n))
+	if w.x.attempt.records() && w.x.attempt.write([]byte(s), err) {
 		return len(s), nil
 	}
 	return n, err
@@ -109,7 +108,7 @@ func (w writer) FlushError() error {
 		return http.ErrNotSupported
 	}
 	w.begin()
-	w.x.RecordStream()
+	w.x.attempt.lose(lostStream)
 	return writers.ErrorFlusher(w.x.w).FlushError()
 }
 
@@ -121,7 +120,7 @@ func (w writer) ReadFrom(src io.Reader) (int64, error) {
 	if !ok {
 		return io.Copy(struct{ io.Writer }{w}, src)
 	}
-	if room := x.recording().room(); room > 0 {
+	if room := x.attempt.room(); room > 0 {
 		n, ended, err := w.copyRecorded(src, room)
 		if ended {
 			return n, err
@@ -130,13 +129,13 @@ func (w writer) ReadFrom(src io.Reader) (int64, error) {
 		return n + more, err
 	}
 	if x.sent == 0 {
-		x.RestoreHeaders(x.w.Header(), http.StatusOK)
+		x.restoreHeaders(x.w.Header(), http.StatusOK)
 	}
 	n, err := below.ReadFrom(src)
 	if n > 0 && x.sent == 0 {
 		x.sent = http.StatusOK
 	}
-	x.Wrote(n)
+	x.wrote(n)
 	return n, err
 }
 
@@ -144,7 +143,7 @@ func (w writer) ReadFrom(src io.Reader) (int64, error) {
 func (w writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := w.x.w.(http.Hijacker).Hijack()
 	if err == nil {
-		w.x.RecordStream()
+		w.x.attempt.lose(lostStream)
 		w.x.sent = cmp.Or(w.x.sent, http.StatusSwitchingProtocols)
 	}
 	return conn, rw, err

@@ -23,7 +23,7 @@ func (x *Exchange) mayWait(r *http.Request) {
 
 // atMost returns how long the request may wait of a wait that the configuration allows. All waits
 // together leave a quarter of the WriteTimeout for a refusal. A stream of HTTP/2 is gone at its
-// deadline, so ExtendDeadline must come before.
+// deadline, so extendDeadline must come before.
 func (x *Exchange) atMost(wait time.Duration) time.Duration {
 	if x.write == nil {
 		return wait
@@ -32,10 +32,9 @@ func (x *Exchange) atMost(wait time.Duration) time.Duration {
 	return min(wait, max(0, left))
 }
 
-// ExtendDeadline gives the handler of a request that has waited the whole WriteTimeout of its
-// http.Server. Without a wait it does nothing. Writer calls it. It is for an adapter whose framework
-// has a ResponseWriter type of its own.
-func (x *Exchange) ExtendDeadline(w http.ResponseWriter) {
+// extendDeadline gives the handler of a request that has waited the whole WriteTimeout of its
+// http.Server. Without a wait it does nothing.
+func (x *Exchange) extendDeadline(w http.ResponseWriter) {
 	if x.write == nil || time.Since(x.write.began) < x.write.timeout/100 {
 		return
 	}
