@@ -52,10 +52,7 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 		if err != nil {
 			return fmt.Errorf("nethttp: key of cap %d: %w", i, err)
 		}
-		limit, share, floor, err := x.numbersOf(&level)
-		if err != nil {
-			return fmt.Errorf("%w of cap %d: %w", errLimit, i, err)
-		}
+		limit, share, floor := x.numbersOf(&level)
 		if i == 0 {
 			share, floor = 0, 0 // no cap is before it
 		}

@@ -91,12 +91,6 @@ type advert struct {
 	member string // the policy's member of RateLimit-Policy, or empty
 }
 
-// advertised is what responses of a guard state about its policies and caps.
-type advertised struct {
-	policies string // RateLimit-Policy of most requests
-	caps     string // the caps in it, with their own limits
-}
-
 func advertise(p *core.Policy) advert {
 	if p.Shadow() {
 		return advert{}

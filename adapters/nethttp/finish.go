@@ -36,12 +36,8 @@ func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
 	if x.attempt != nil {
 		defer x.attempt.end(x, own, status)
 	}
-	switch {
-	case !x.settles():
-	case x.Allowed():
+	if x.settles() {
 		x.settle(own, status)
-	default:
-		x.keepSpent(own)
 	}
 	if x.lease == nil && x.attempt == nil || x.ctx.Context == nil {
 		return r
@@ -79,34 +75,30 @@ func (x *Exchange) ownRequest(r *http.Request) *http.Request {
 	return r
 }
 
+// settle settles what the request was charged. If it was refused although it was charged, what it has spent
+// stays spent, except estimates, which go back.
 func (x *Exchange) settle(r *http.Request, status int) {
 	actual := make([]int64, len(x.charged))
 	for i, c := range x.charged {
-		actual[i] = c.cost
-		if b := c.by.block; b != nil {
-			if b.Strikes != nil {
-				actual[i] = max(0, b.Strikes(r, status))
+		switch {
+		case !x.Allowed():
+			if c.by.rule != nil && c.by.policy.Hold() == 0 {
+				actual[i] = c.cost
 			}
-			continue
-		}
-		if settle := c.by.rule.Settle; settle != nil {
-			actual[i] = max(0, settle(r, status, c.cost))
-		}
-	}
-	_ = x.reservation.Settle(r.Context(), actual...)
-	x.forget(r, status)
-}
-
-// keepSpent settles a request that was refused although it was charged: what it has spent stays
-// spent, except estimates, which go back.
-func (x *Exchange) keepSpent(r *http.Request) {
-	actual := make([]int64, len(x.charged))
-	for i, c := range x.charged {
-		if c.by.rule != nil && c.by.policy.Hold() == 0 {
+		case c.by.block != nil:
+			if strikes := c.by.block.Strikes; strikes != nil {
+				actual[i] = max(0, strikes(r, status))
+			}
+		case c.by.rule.Settle != nil:
+			actual[i] = max(0, c.by.rule.Settle(r, status, c.cost))
+		default:
 			actual[i] = c.cost
 		}
 	}
 	_ = x.reservation.Settle(r.Context(), actual...)
+	if x.Allowed() {
+		x.forget(r, status)
+	}
 }
 
 // forget forgets the strikes of a client whose response shows that it is honest.

@@ -16,10 +16,12 @@ import (
 // one that is nil or zero refuses every request with 500. A Guard is immutable and safe for concurrent
 // use.
 type Guard struct {
-	cfg    Config
-	blocks []*charger
-	rules  []*charger
-	advertised
+	cfg      Config
+	blocks   []*charger
+	rules    []*charger
+	policies string // RateLimit-Policy of most requests
+	caps     string // the caps in it, with their own limits
+
 	settles    bool // something depends on the response, or is held until there is one
 	follows    bool // a rule has a Then
 	keeps      bool // a rule keeps the counts of periods

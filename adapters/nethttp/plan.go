@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/core/semaphore"
 )
 
 // Plan returns the plan of Config.Plan by which the request was decided, or nil. A handler reads
@@ -32,17 +31,11 @@ func (x *Exchange) derivePlan(r *http.Request) (err error) {
 	return nil
 }
 
-// numbersOf returns the limit, the share and the floor of a cap for the request.
-func (x *Exchange) numbersOf(c *Cap) (limit, share, floor int64, err error) {
+// numbersOf returns the limit, the share and the floor of a cap for the request. The semaphore tells which
+// are not valid.
+func (x *Exchange) numbersOf(c *Cap) (limit, share, floor int64) {
 	if x.plan != nil && c.Name != "" {
 		limit, share, floor = x.plan.Cap(c.Name)
 	}
-	switch {
-	case limit < 0 || limit > semaphore.MaxLimit:
-		err = fmt.Errorf("it is %d: it must be between 1 and %d", limit, int64(semaphore.MaxLimit))
-	case share < 0 || share > semaphore.MaxShare || floor < 0:
-		err = fmt.Errorf("its share is %d and its floor is %d: "+
-			"they must be between 0 and %d, and the limit", share, floor, semaphore.MaxShare)
-	}
-	return cmp.Or(limit, c.Limit), cmp.Or(share, c.Share), cmp.Or(floor, c.Floor), err
+	return cmp.Or(limit, c.Limit), cmp.Or(share, c.Share), cmp.Or(floor, c.Floor)
 }

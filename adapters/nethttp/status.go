@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// errLimit is wrapped by the errors of a plan's limit, share or floor that is not valid.
+// errLimit is wrapped by the error of a plan's limit that is not valid.
 var errLimit = errors.New("nethttp: limit")
 
 // refuse refuses the request with a status, or the one that the dialect has in its place.
