@@ -26,7 +26,7 @@ func byAddress(find addressFunc, err error) (Func, error) {
 	return find.key(defaultBits), nil
 }
 
-// key returns a Func that counts an IPv6 address by so many bits.
+// key returns a Func that counts an IPv6 address by its first bits.
 func (find addressFunc) key(bits int) Func {
 	return func(r *http.Request) (string, error) {
 		addr, err := find(r)

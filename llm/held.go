@@ -80,7 +80,7 @@ func (b *heldBody) fill(r io.Reader, stated, most int64) (room bool, err error) 
 	return true, err
 }
 
-// grow gives the body the memory of so many bytes.
+// grow takes memory of the limit until the body has size bytes.
 func (b *heldBody) grow(size int64) bool {
 	if !b.of.take(b.key, b.size, size-b.size, false) {
 		return false

@@ -163,7 +163,7 @@ func (b *Book) know(ctx context.Context, tenant string) (*state, error) {
 }
 
 // Plan returns a func for nethttp.Config.Plan: For of the tenants that the functions derive
-// from a request, such as keyfunc.ContextValue. An error of theirs is returned as it is. A func that
+// from a request, such as keyfunc.ContextValue. Their errors are returned unchanged. A func that
 // hashes, such as keyfunc.Header, derives no name that Config.Resolve knows.
 func (b *Book) Plan(
 	outermost func(*http.Request) (string, error), inner ...func(*http.Request) (string, error),

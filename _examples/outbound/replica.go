@@ -106,7 +106,7 @@ func (k *kind) transport(gate *core.Gate) (*outbound.Transport, error) {
 	return outbound.New(cfg)
 }
 
-// ask sends so many requests a second for some time, and waits for the answers at the end only.
+// ask sends perSecond requests a second for a time, and waits for the answers at the end only.
 func (c *client) ask(perSecond int, last time.Duration) {
 	ticker := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer ticker.Stop()

@@ -70,7 +70,7 @@ func (s *entries) firstAfter(low int, time int64) int {
 	return low + sort.Search(len(s.all)-low, func(i int) bool { return s.all[low+i].time > time })
 }
 
-// timeOfUnit returns the time of the entry with which the entries from first hold so many units.
+// timeOfUnit returns the time of the entry with which the entries from first hold that number of units.
 func (s *entries) timeOfUnit(first int, units int64) int64 {
 	i := sort.Search(len(s.all)-1-first, func(i int) bool {
 		return between(s.before(first), s.before(first+i+1)) >= units

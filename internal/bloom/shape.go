@@ -38,9 +38,9 @@ type Shape struct {
 	Window int64 // the least microseconds for which an item is found; 0 means for ever
 }
 
-// NewShape returns the shape of a filter that holds so many items at that rate of false positives.
+// NewShape returns the shape of a filter that holds a number of items at a rate of false positives.
 // It reports false if the shape takes more than MaxBytes. Each generation of a filter with a window
-// holds so many items, and both share the rate.
+// holds that number, and both share the rate.
 func NewShape(items int64, rate float64, window int64) (Shape, bool) {
 	if window > 0 {
 		rate /= 2
@@ -65,7 +65,7 @@ func NewShape(items int64, rate float64, window int64) (Shape, bool) {
 	}
 }
 
-// cut returns the shape of so many bytes in blocks of at most that size.
+// cut returns the shape of a number of bytes in blocks of at most a size.
 func cut(bytes, block float64) Shape {
 	blocks := math.Ceil(bytes / block)
 	size := math.Ceil(bytes / blocks)
@@ -159,7 +159,7 @@ func (s Shape) AppendPlaces(to []byte, part int, it Item) []byte {
 // missed returns the probability that an item does not set a given bit of its block.
 func (s Shape) missed() float64 { return math.Pow(1-1/float64(s.Bits), float64(s.Hashes)) }
 
-// Items estimates how many different items all parts hold if one part has so many set bits.
+// Items estimates how many different items all parts hold if set bits of one part are set.
 //
 // Swamidass and Baldi, "Mathematical Correction for Fingerprint Similarity Measures" (2007).
 func (s Shape) Items(set int64) float64 {
@@ -167,12 +167,12 @@ func (s Shape) Items(set int64) float64 {
 	return math.Log(1-min(float64(set), m-1)/m) / math.Log1p((s.missed()-1)/float64(s.Blocks))
 }
 
-// Rate returns the rate of false positives of a part with so many set bits.
+// Rate returns the rate of false positives of a part of which set bits are set.
 func (s Shape) Rate(set int64) float64 {
 	return s.rate(s.Items(set), float64(s.Blocks))
 }
 
-// RateOf returns the rate of false positives after so many items.
+// RateOf returns the rate of false positives after a number of items.
 func (s Shape) RateOf(items float64) float64 { return s.rate(items, float64(s.Blocks*s.Parts)) }
 
 // rate returns the probability that all bits of a new item are set, with items spread over blocks.

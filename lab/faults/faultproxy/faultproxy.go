@@ -22,8 +22,8 @@ type Fault struct {
 	Refuse       bool          // new connections are reset
 	Mute         bool          // new connections are accepted, and nothing passes on them for good
 	Hold         bool          // nothing passes; what was sent arrives when the fault ends
-	ResetReplies int           // every so many replies, the connection is reset in place of the reply
-	CutReplies   int           // every so many replies, half passes and the connection falls silent
+	ResetReplies int           // after this number of replies, the connection is reset in place of the reply
+	CutReplies   int           // after this number of replies, half passes and the connection falls silent
 	Answer       string        // what each command is answered in place of the server, such as "-ERR gone\r\n"
 }
 

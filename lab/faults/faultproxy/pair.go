@@ -108,7 +108,7 @@ func (p *Proxy) deliver(c *pair, to net.Conn, m packet, reply bool) bool {
 	return err == nil
 }
 
-// strikes reports whether this reply is the one of every so many that a fault hits.
+// strikes reports whether this reply is the last of every replies, which a fault hits.
 func (p *Proxy) strikes(every int) bool {
 	return every > 0 && p.replies.Add(1)%int64(every) == 0
 }

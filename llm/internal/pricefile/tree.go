@@ -30,7 +30,7 @@ func mapping(v any) map[string]any {
 	return m
 }
 
-// A price or a number of a file has at most so many bits, which is a dollar a token. A label has at
+// A price or a number of a file has at most maxBits bits, which is a dollar a token. A label has at
 // most maxRatio thousandths of the prices without it. So their product is below 2^63.
 const maxBits, maxRatio = 40, 1 << 20
 

@@ -1,6 +1,6 @@
 package wire
 
-// OpenAITranscriptions is OpenAI's transcriptions and translations of sound. A model of theirs is
+// OpenAITranscriptions is OpenAI's transcriptions and translations of sound. Their models are
 // billed by tokens or by time. The request is a form.
 var OpenAITranscriptions = formatOf(Table{
 	Name: "openai-transcription",

@@ -15,7 +15,7 @@ const (
 	weightOfScript = weightOfToken / 3
 	weightOfDigit  = weightOfToken * 2 / 3
 
-	// A run of so many bytes with digits among them is no word. Base64 has one digit in 6.4, and
+	// A run of longRun bytes with digits among them is no word. Base64 has one digit in 6.4, and
 	// identifiers in hexadecimal more. A longer run than longest counts as several.
 	longRun, longest, digitShare = 32, 1 << 24, 16
 

@@ -47,9 +47,9 @@ type turn struct {
 }
 
 // contend lets all clients want the lock for a slice. A hand-off is from the call of a release
-// until the acquisition by another client has returned. Who waits at the end has his turn too,
-// which is not counted, so that the next slice finds the lock free. Only whoever still waits long
-// after that is cancelled, for not every lock wakes everybody.
+// until the acquisition by another client has returned. A client that waits at the end has its turn
+// too, which is not counted, so that the next slice finds the lock free. Only a client that still waits
+// long after that is cancelled, because not every lock wakes all waiters.
 func contend(ctx context.Context, s *server.Server, locks []acquire, slice time.Duration) (*contest, error) {
 	before, err := s.Usage(ctx)
 	if err != nil {

@@ -140,7 +140,7 @@ func (d *Driver) Slice(ctx context.Context, load Load, do Do) (Sample, error) {
 			<-start
 			every, brief := 1, 0
 			at := time.Now()
-			// Who begins late on a busy machine calls once all the same: of no calls, there are no figures.
+			// A caller that begins late on a busy machine still calls once: no calls have no figures.
 			for n := 0; n == 0 || !stop.Load(); n++ {
 				timed := !load.Untimed && n%every == 0
 				if timed && every > 1 {
