@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -51,6 +50,16 @@ func (k *Keeper) Await(ctx context.Context, wait time.Duration, woken <-chan str
 	}
 }
 
+// pause waits for d, or returns false as soon as Close has given up what was left.
+func (k *Keeper) pause(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-k.done.Done():
+		return false
+	}
+}
+
 // Close wakes all waiters, lets holders finish until ctx ends, and gives up what is left then.
 func (k *Keeper) Close(ctx context.Context) error {
 	k.mu.Lock()
@@ -76,29 +85,19 @@ func (k *Keeper) Close(ctx context.Context) error {
 	if k.timer != nil {
 		k.timer.Stop()
 	}
-	returns := k.returns
-	k.returns = nil
 	rest := k.held
 	k.held = make(map[string]*Holding)
 	for _, h := range rest {
 		h.released = true
 	}
 	k.mu.Unlock()
-	held, failed := make(slots), make(slots)
+	k.stop()
+	held := make(slots)
 	for _, h := range rest {
 		h.lose(k.Closed)
 		if h.Store != nil {
 			held.add(place{h.Store, h.Scope}, h.ID)
 		}
 	}
-	for _, g := range returns {
-		failed.add(g.place, g.id)
-	}
-	detached := context.WithoutCancel(ctx)
-	var last sync.WaitGroup
-	last.Go(func() { _ = failed.release(detached) }) // on failure the leases end
-	err = errors.Join(err, held.release(detached))
-	last.Wait()
-	k.stop()
-	return err
+	return errors.Join(err, held.release(context.WithoutCancel(ctx)))
 }

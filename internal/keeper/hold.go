@@ -2,10 +2,8 @@ package keeper
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -43,7 +41,7 @@ func (k *Keeper) Release(ctx context.Context, h *Holding) error {
 		_ = local.Release(ctx, h.Scope, []string{h.ID}) // on failure its lease ends
 	}
 	if err := h.free(ctx); err != nil {
-		k.releaseLater(place{h.Store, h.Scope}, h.ID, h.TTL)
+		k.Tasks.Go(func() { k.giveBack(place{h.Store, h.Scope}, h.ID, h.TTL) })
 		return err
 	}
 	return nil
@@ -79,46 +77,7 @@ func (k *Keeper) CountIn(
 func (k *Keeper) Abandon(store request.LeaseStore, scope, id string, ttl time.Duration) {
 	k.Tasks.Go(func() {
 		if err := store.Release(context.Background(), scope, []string{id}); err != nil {
-			k.releaseLater(place{store, scope}, id, ttl)
+			k.giveBack(place{store, scope}, id, ttl)
 		}
 	})
-}
-
-// releaseLater repeats the release of a slot until it succeeds or the lease has ended.
-func (k *Keeper) releaseLater(p place, id string, ttl time.Duration) {
-	now := time.Now()
-	g := &giveBack{
-		place: p, id: id, ttl: ttl, failed: now, due: now.Add(Jitter(again)), until: now.Add(8 * ttl),
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.over {
-		return // the lease ends
-	}
-	k.returns.add(g)
-	k.attend(g.due)
-}
-
-// sendBack releases slots of one scope.
-func (k *Keeper) sendBack(all []*giveBack) {
-	ids := make([]string, len(all))
-	for i, g := range all {
-		ids[i] = g.id
-	}
-	ctx := deadline.Until(context.Background(), all[0].until)
-	err := all[0].store.Release(ctx, all[0].scope, ids)
-	now := time.Now()
-	due := now.Add(Jitter(max(again, now.Sub(all[0].failed)/8)))
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, g := range all {
-		g.sent, g.due = false, due
-		switch {
-		case err == nil:
-			g.due, g.until = now, time.Time{}
-		case errors.As(err, new(request.Refusal)): // the server does not stand still
-			g.until = g.failed.Add(g.ttl)
-		}
-	}
-	k.attend(all[0].due)
 }

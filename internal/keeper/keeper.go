@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/internal/breaker"
@@ -68,7 +69,7 @@ type Keeper struct {
 	next    time.Time     // when it fires
 	broke   time.Time     // when a connection on which the Keeper listens broke last
 	settled time.Time     // until when callers leave a server that may be empty to the holders
-	returns returns       // slots whose release failed
+	returns atomic.Int64  // slots whose release is repeated
 	done    context.Context
 	stop    context.CancelFunc
 }

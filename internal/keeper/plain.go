@@ -56,10 +56,7 @@ func (c *plain) listen() {
 		begun := time.Now()
 		c.hearOn()
 		if time.Since(begun) < grace/10 {
-			select {
-			case <-time.After(grace / 10):
-			case <-done.Done():
-			}
+			c.keeper.pause(grace / 10)
 		}
 	}
 }

@@ -50,9 +50,9 @@ func (r *renewal) add(h *Holding) {
 	r.leases++
 }
 
-// look renews the leases that are due, gives up overdue ones, and repeats failed releases. It renews
-// on its own goroutine, because in a process that is short of CPU each new one is late. Before that it
-// sets the time of the next look, so a lease that cannot be renewed is lost in time.
+// look renews the leases that are due, and gives up overdue ones. It renews on its own goroutine, because
+// in a process that is short of CPU each new one is late. Before that it sets the time of the next look,
+// so a lease that cannot be renewed is lost in time.
 func (k *Keeper) look() {
 	renewals := k.survey(time.Now())
 	for i, r := range renewals {
@@ -123,13 +123,8 @@ func (k *Keeper) survey(now time.Time) []*renewal {
 		k.Tasks.Go(func() { k.lost(h, false) })
 	}
 	renewals, next := k.due(now)
-	returns, again := k.returns.due(now)
-	for _, r := range returns {
-		k.Tasks.Go(func() { k.sendBack(r) })
-	}
-	if len(k.held) > 0 || len(k.returns) > 0 {
+	if len(k.held) > 0 {
 		k.attend(next)
-		k.attend(again)
 	}
 	return renewals
 }

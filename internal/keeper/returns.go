@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -20,66 +21,37 @@ const (
 	soon  = 10 * time.Millisecond
 )
 
-// giveBack is a slot whose release failed. The Keeper repeats the release for longer than the lease
-// would last, because a server that stood still may run the acquire when it resumes: the lease
-// begins then. After the first pause each is an eighth of the time since the first failure, and the
-// last one is as long as the lease.
-type giveBack struct {
-	place
-	id     string
-	ttl    time.Duration
-	failed time.Time // first
-	due    time.Time
-	until  time.Time // is forgotten then
-	sent   bool      // and not answered
+// giveBack releases a slot whose release has failed, again and again, for longer than the lease would last:
+// a server that stood still may run the acquire when it resumes, and the lease begins then. After the first
+// pause each is an eighth of the time since the first failure, and the last one is as long as the lease. When
+// the Keeper is closed, it tries for the last time.
+func (k *Keeper) giveBack(p place, id string, ttl time.Duration) {
+	defer k.returns.Add(-1)
+	if k.returns.Add(1) > maxReturns {
+		return // the lease ends
+	}
+	failed := time.Now()
+	until := failed.Add(8 * ttl)
+	pause := again
+	for open := true; open; pause = max(again, time.Since(failed)/8) {
+		open = k.pause(Jitter(pause))
+		if time.Now().After(until) {
+			return
+		}
+		err := p.store.Release(deadline.Until(context.Background(), until), p.scope, []string{id})
+		switch {
+		case err == nil:
+			return
+		case errors.As(err, new(request.Refusal)): // the server does not stand still
+			until = failed.Add(ttl)
+		}
+	}
 }
 
 // place is where slots of one scope are.
 type place struct {
 	store request.LeaseStore
 	scope string
-}
-
-// returns are the slots to give back, the oldest first.
-type returns []*giveBack
-
-func (r *returns) add(g *giveBack) {
-	if len(*r) >= maxReturns {
-		*r = slices.Delete(*r, 0, 1) // the oldest, whose lease ends first
-	}
-	*r = append(*r, g)
-}
-
-// due returns the slots to release now, grouped by scope, and when to look again. It forgets slots
-// whose time is over.
-func (r *returns) due(now time.Time) (due [][]*giveBack, next time.Time) {
-	at := make(map[place]int)
-	next = now.Add(time.Hour)
-	rest := (*r)[:0]
-	for _, g := range *r {
-		if now.After(g.until) {
-			continue
-		}
-		rest = append(rest, g)
-		switch {
-		case g.sent:
-		case now.Add(again / 2).Before(g.due): // those that are almost due go together
-			if g.due.Before(next) {
-				next = g.due
-			}
-		default:
-			g.sent = true
-			i, ok := at[g.place]
-			if !ok || len(due[i]) == maxPerCall {
-				i, at[g.place] = len(due), len(due)
-				due = append(due, nil)
-			}
-			due[i] = append(due[i], g)
-		}
-	}
-	clear((*r)[len(rest):])
-	*r = rest
-	return due, next
 }
 
 // slots are ids of leases by the place where they are.

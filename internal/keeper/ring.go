@@ -3,7 +3,6 @@ package keeper
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -43,10 +42,7 @@ func (c *ring) listen() {
 			}
 			return nil
 		})
-		select {
-		case <-time.After(grace / 10):
-		case <-done.Done():
-		}
+		c.keeper.pause(grace / 10)
 	}
 }
 
