@@ -35,50 +35,42 @@ func (s made) acquire(ctx context.Context, r Request) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("semaphore: %w", err)
 	}
-	q, err := r.lease(s.Semaphore)
+	o, err := s.order(&r)
 	if err != nil {
 		return nil, err
 	}
-	l, _, err := s.take(ctx, &r, q, nil)
-	return l, err
+	return o.take(ctx, nil)
 }
 
-// take takes a slot, from the store or as OnFailure says, and reports whether the caller has waited.
-// A cause is why the store has failed already.
-func (s *Semaphore) take(
-	ctx context.Context, r *Request, q lease.Request, cause error,
-) (l *Lease, waited bool, err error) {
-	for start := time.Now(); ; {
-		source := s.source()
+// take takes a slot, from the store or as OnFailure says. A cause is why the store has failed already.
+func (o *order) take(ctx context.Context, cause error) (l *Lease, err error) {
+	for {
+		source := o.source()
 		if err = cause; err == nil {
-			l, err = s.ask(ctx, s.hub.Leases, r, q, start, &waited)
+			l, err = o.ask(ctx, o.hub.Leases, o.wanted)
 		}
-		if err != nil && !s.inMemory() && outage(ctx, err) {
+		if err != nil && !o.inMemory() && outage(ctx, err) {
 			cause = err
-			l, source, err = s.fail(ctx, r, q, start, &waited, err)
+			l, source, err = o.fail(ctx, err)
 		}
 		if !errors.Is(err, errBack) {
-			told := AcquireEvent{Key: r.innermost(), Source: source, Err: err, Waited: waited}
-			l, err = s.observe(ctx, l, told, cause, start)
-			return l, waited, err
+			return o.observe(ctx, l, source, err, cause)
 		}
-		cause, q.ID = nil, newID(lease.Name(q.ID)) // Redis may have granted the other
+		cause, o.wanted.ID = nil, newID(lease.Name(o.wanted.ID)) // Redis may have granted the other
 	}
 }
 
 // fail lets the failure mode decide.
-func (s *Semaphore) fail(
-	ctx context.Context, r *Request, q lease.Request, start time.Time, waited *bool, cause error,
-) (*Lease, core.Source, error) {
+func (o *order) fail(ctx context.Context, cause error) (*Lease, core.Source, error) {
 	overloaded := errors.Is(cause, core.ErrOverloaded)
 	switch {
-	case s.cfg.OnFailure == core.FailOpen:
-		return s.hold(ctx, s.holding(q, "", nil)), core.SourceOpen, nil
-	case s.cfg.OnFailure == core.FailLocal && !overloaded:
-		s.hub.Keeper.CountIn(ctx, s.hub.LocalLeases, s.cfg.Name, s.part)
-		q = s.part(q)
+	case o.cfg.OnFailure == core.FailOpen:
+		return o.hold(ctx, o.holding(o.wanted, "", nil)), core.SourceOpen, nil
+	case o.cfg.OnFailure == core.FailLocal && !overloaded:
+		o.hub.Keeper.CountIn(ctx, o.hub.LocalLeases, o.cfg.Name, o.part)
+		q := o.part(o.wanted)
 		q.ID = newID(lease.Name(q.ID)) // Redis may have granted the other
-		l, err := s.ask(ctx, s.hub.LocalLeases, r, q, start, waited)
+		l, err := o.ask(ctx, o.hub.LocalLeases, q)
 		return l, core.SourceLocal, err
 	case overloaded:
 		return nil, core.SourceOverload, cause
@@ -105,13 +97,12 @@ func outage(ctx context.Context, err error) bool {
 		deadline.Err(ctx) == nil
 }
 
-// observe tells the observer what came of an acquire, whose error is e.Err, and why the store did
-// not decide. It returns the lease and the error.
-func (s *Semaphore) observe(
-	ctx context.Context, l *Lease, e AcquireEvent, cause error, start time.Time,
+// observe tells the observer what came of the order, and why the store did not decide. It returns the lease
+// and the error.
+func (o *order) observe(
+	ctx context.Context, l *Lease, source core.Source, err, cause error,
 ) (*Lease, error) {
-	err := e.Err
-	if s.hub.Observe == nil {
+	if o.hub.Observe == nil {
 		return l, err
 	}
 	over := false
@@ -120,17 +111,20 @@ func (s *Semaphore) observe(
 			_ = l.Release(ctx) // on failure the lease ends
 		}
 	}()
-	e.Semaphore, e.Took = s, time.Since(start)
+	e := AcquireEvent{
+		Semaphore: o.Semaphore, Key: o.request.innermost(), Source: source, Waited: o.waited, Err: err,
+		Took: time.Since(o.start),
+	}
 	switch {
 	case errors.As(err, &e.Full):
 		e.Err = nil
-	case err != nil && e.Source != core.SourceClosed && e.Source != core.SourceOverload:
+	case err != nil && source != core.SourceClosed && source != core.SourceOverload:
 		e.Source = core.SourceNone
 	}
 	if e.Err == nil {
 		e.Err = cause
 	}
-	s.tell(ctx, e)
+	o.tell(ctx, e)
 	over = true
 	return l, err
 }

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/hub"
-	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -47,13 +45,11 @@ func (s made) admit(
 			return s.admitLast(ctx, r, d, fits, charges)
 		}
 	}
-	c, err := s.newClaim(ctx, r, d, charges)
+	c, err := s.newClaim(ctx, &r, d, charges)
 	if err != nil {
 		return nil, err
 	}
-	err = core.Inside(hub.Pass{}).Admit(
-		ctx, s.gate, &c.slot, outermost(r.Caps[0].Key), d, charges, c.take)
-	if err != nil {
+	if err = inCore.Admit(ctx, s.gate, &c.slot, c.outermost, d, charges, c.take); err != nil {
 		return nil, err
 	}
 	return c.end()
@@ -84,14 +80,11 @@ func (s made) admitLast(
 
 // claim is what one call of Admit asks for, and what it has got.
 type claim struct {
-	made
+	order
 	ctx           context.Context
-	asked         Request
-	wanted        lease.Request // the same for the store
-	slot          request.Slot  // the same in the step of the charges
+	slot          request.Slot // the order in the step of the charges
 	charges, asks []core.Charge
 	decision      *core.Decision
-	start         time.Time
 
 	lease *Lease
 	none  error          // why there is no lease
@@ -100,49 +93,48 @@ type claim struct {
 }
 
 func (s made) newClaim(
-	ctx context.Context, r Request, d *core.Decision, charges []core.Charge,
+	ctx context.Context, r *Request, d *core.Decision, charges []core.Charge,
 ) (*claim, error) {
-	q, err := r.lease(s.Semaphore)
+	o, err := s.order(r)
 	if err != nil {
 		return nil, err
 	}
 	c := &claim{
-		made: s, ctx: ctx, asked: r, wanted: q, charges: charges, asks: asking(charges), decision: d,
-		slot:  request.Slot{Scope: s.scope(r.Caps[0].Key), Request: q, Abandon: s.abandon},
-		start: time.Now(),
+		order: o, ctx: ctx, charges: charges, asks: asking(charges), decision: d,
+		slot: request.Slot{Scope: o.scope, Request: o.wanted, Abandon: s.abandon},
 	}
 	// A slot of the same step needs no second question.
-	if len(c.asks) > 0 && q.Waiters > 0 && s.hub.Keeper.Settles() <= 0 {
+	if len(c.asks) > 0 && o.wanted.Waiters > 0 && s.hub.Keeper.Settles() <= 0 {
 		c.slot.Request.Waiters, c.slot.Waits = 0, true
 	}
 	return c, nil
 }
 
-// take takes the slot of a caller whose charges are spent. It reports whether there is one.
+// take takes the slot of a caller whose charges are spent. It reports whether there is one. In memory a
+// caller counts as one that has waited: another goroutine may have run since, and a question costs no
+// round trip.
 func (c *claim) take(paid *core.Reservation, cause error) bool {
-	var l *Lease
 	if c.slot.Answered {
-		l = c.granted(c.ctx, c.hub.Leases, c.slot.Scope, c.wanted, c.slot.Grant, c.start)
-		l, c.none = c.observe(c.ctx, l, AcquireEvent{Key: c.asked.innermost(), Source: c.source()}, nil, c.start)
+		l := c.granted(c.ctx, c.hub.Leases, c.scope, c.wanted, c.slot.Grant, c.start)
+		c.lease, c.none = c.observe(c.ctx, l, c.source(), nil, nil)
 	} else {
-		var waited bool
-		l, waited, c.none = c.takeWatched(c.ctx, &c.asked, c.wanted, cause, c.slot.Missed)
-		if l != nil && waited {
-			l, c.again, c.late, c.none = c.lookAgain(c.ctx, l, paid, c.charges, c.asks)
+		c.start = time.Now() // MaxWait is for the slot
+		c.lease, c.none = c.order.take(c.ctx, cause)
+		if c.lease != nil && (c.waited || c.slot.Missed || c.inMemory()) && !c.goesOn(paid) {
+			c.lease = nil
 		}
 	}
-	if c.lease = l; l != nil && c.again == nil {
-		l.paid = paid
+	if c.lease != nil && c.again == nil {
+		c.lease.paid = paid
 	}
-	return l != nil
+	return c.lease != nil
 }
 
 // end returns the lease, or why there is none, and completes the decision.
 func (c *claim) end() (*Lease, error) {
 	switch {
 	case c.slot.Refused():
-		full := AcquireEvent{Key: c.asked.innermost(), Source: c.source(), Err: c.full(c.wanted, c.slot.Grant)}
-		_, c.none = c.observe(c.ctx, nil, full, nil, c.start)
+		_, c.none = c.observe(c.ctx, nil, c.source(), c.full(c.wanted, c.slot.Grant), nil)
 	case c.again != nil:
 		*c.decision = *c.again
 	case c.late && c.none == nil:
@@ -167,41 +159,25 @@ func asking(charges []core.Charge) (asks []core.Charge) {
 	return asks
 }
 
-// takeWatched takes a slot, and reports whether the caller has waited for it, as one does that has
-// missed a slot before. In memory it reports that always: another goroutine may have run since, and
-// a question costs no round trip.
-func (s *Semaphore) takeWatched(
-	ctx context.Context, r *Request, q lease.Request, cause error, missed bool,
-) (l *Lease, waited bool, err error) {
-	l, waited, err = s.take(ctx, r, q, cause)
-	return l, waited || missed || s.inMemory(), err
-}
-
-// lookAgain looks, for a caller that has waited for its slot, whether what it has spent is still
-// held, and whether the charges that ask still fit. It spends all charges again if a hold has
-// expired. It gives the slot back, and returns no lease, if the caller comes too late to go on.
-func (s *Semaphore) lookAgain(
-	ctx context.Context, l *Lease, paid *core.Reservation, charges, asks []core.Charge,
-) (_ *Lease, again *core.Decision, late bool, err error) {
-	goesOn := false
+// goesOn looks, for a caller that has waited for its slot, whether what it has spent is still held, and
+// whether the charges that ask still fit. It spends all charges again if a hold has expired. It releases
+// the slot, and returns false, if the caller comes too late to go on.
+func (c *claim) goesOn(paid *core.Reservation) (goes bool) {
 	defer func() {
-		if !goesOn { // also if a hook panics
-			_ = l.Release(ctx) // on failure the lease ends
+		if !goes { // also if a hook panics
+			_ = c.lease.Release(c.ctx) // on failure the lease ends
 		}
 	}()
-	var d core.Decision
 	switch {
 	case !paid.Kept():
-		_ = paid.Cancel(ctx) // on failure it stays spent
-		l.paid, d, err = s.gate.Charge(ctx, charges...)
-		again = &d
-	case len(asks) > 0:
-		d, err = s.gate.Decide(ctx, asks...)
-	default:
-		d.Allowed = true
+		_ = paid.Cancel(c.ctx) // on failure it stays spent
+		c.again = new(core.Decision)
+		c.lease.paid, *c.again, c.none = c.gate.Charge(c.ctx, c.charges...)
+		return c.none == nil && c.again.Allowed
+	case len(c.asks) > 0:
+		var d core.Decision
+		d, c.none = c.gate.Decide(c.ctx, c.asks...)
+		c.late = c.none != nil || !d.Allowed
 	}
-	if goesOn = err == nil && d.Allowed; !goesOn {
-		return nil, again, again == nil, err
-	}
-	return l, again, false, nil
+	return !c.late
 }

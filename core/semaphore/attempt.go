@@ -13,20 +13,17 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// attempt is one request at one store, until that grants or rejects it. It may be asked several
+// attempt is an order at one store, until that grants or rejects it. The store may be asked several
 // times, with the same id.
 type attempt struct {
-	semaphore        *Semaphore
-	store            request.LeaseStore
-	scope, outermost string
-	lease            lease.Request
-	onQueue          func(position int)
+	*order
+	store request.LeaseStore
+	lease lease.Request
 
 	waiter   *keeper.Waiter
 	over     <-chan time.Time // MaxWait is over
 	half     time.Time        // until when the caller waits in the background
 	position int64            // in the queue, or -1
-	waited   *bool            // the store has queued the caller, or holders came first
 	asked    time.Time        // when the store was asked last
 
 	sent     bool // the slot may be granted, or the id waits
@@ -36,35 +33,28 @@ type attempt struct {
 // errBack ends the wait for a local slot, because Redis answers again.
 var errBack = errors.New("semaphore: redis is back")
 
-// ask asks a store until it grants or rejects. It sets waited if the store queues the caller, or holders
-// come first.
-func (s *Semaphore) ask(
-	ctx context.Context, store request.LeaseStore, r *Request, q lease.Request, start time.Time,
-	waited *bool,
-) (*Lease, error) {
-	a := &attempt{
-		semaphore: s, store: store, scope: s.scope(r.Caps[0].Key),
-		outermost: outermost(r.Caps[0].Key), lease: q, onQueue: r.OnQueue,
-		waiter: new(keeper.Waiter), position: -1, waited: waited,
-	}
+// ask asks a store until it grants or rejects.
+func (o *order) ask(ctx context.Context, store request.LeaseStore, q lease.Request) (*Lease, error) {
+	k, longest := o.hub.Keeper, o.request.MaxWait
+	a := &attempt{order: o, store: store, lease: q, waiter: new(keeper.Waiter), position: -1}
 	if q.Waiters > 0 {
-		a.lease.Background, a.half = core.IsBackground(ctx), halfOf(ctx, r.MaxWait, start)
-		if r.MaxWait != Forever {
-			timer := time.NewTimer(r.MaxWait - time.Since(start))
+		a.lease.Background, a.half = core.IsBackground(ctx), halfOf(ctx, longest, o.start)
+		if longest != Forever {
+			timer := time.NewTimer(longest - time.Since(o.start))
 			defer timer.Stop()
 			a.over = timer.C
 		}
 		// A caller that may wait listens before it asks, or asks again once it listens, so that no
 		// wake-up is lost.
-		a.waiter = s.hub.Keeper.Wait(s.cfg.Name, q.ID, a.outermost)
-		defer s.hub.Keeper.Leave(q.ID)
+		a.waiter = k.Wait(o.cfg.Name, q.ID, o.outermost)
+		defer k.Leave(q.ID)
 	}
 	defer a.leave() // OnQueue may panic
 	for {
 		if q.Waiters > 0 && !a.fallsBack() {
-			wait := min(s.hub.Keeper.Settles(), r.MaxWait-time.Since(start))
-			*waited = *waited || wait > 0
-			if err := s.hub.Keeper.Sleep(ctx, wait); err != nil {
+			wait := min(k.Settles(), longest-time.Since(o.start))
+			o.waited = o.waited || wait > 0
+			if err := k.Sleep(ctx, wait); err != nil {
 				return nil, err
 			}
 		}
@@ -73,7 +63,7 @@ func (s *Semaphore) ask(
 			return nil, err
 		}
 		if grant.Status == lease.Held {
-			return s.granted(ctx, store, a.scope, q, grant, a.asked), nil
+			return o.granted(ctx, store, o.scope, q, grant, a.asked), nil
 		}
 		if l, err := a.wait(ctx, grant); l != nil || err != nil {
 			return l, err
@@ -91,9 +81,6 @@ func halfOf(ctx context.Context, longest time.Duration, start time.Time) time.Ti
 
 // ask asks the store once. The grant holds or waits.
 func (a *attempt) ask(ctx context.Context) (lease.Grant, error) {
-	k := a.semaphore.hub.Keeper
-	var hears bool
-	a.lease.Channel, hears = k.Channel(a.outermost, a.waiter)
 	if a.lease.Background && !time.Now().Before(a.half) {
 		a.lease.Background = false
 	}
@@ -107,17 +94,17 @@ func (a *attempt) ask(ctx context.Context) (lease.Grant, error) {
 	a.answered = grant.Status != lease.Waiting
 	switch grant.Status {
 	case lease.Full, lease.QueueFull:
-		return grant, a.semaphore.full(a.lease, grant)
+		return grant, a.full(a.lease, grant)
 	case lease.Evicted:
 		return grant, ErrLeaseLost
 	case lease.Waiting:
-		*a.waited = true
+		a.waited = true
 		a.waiter.Queues()
-		if a.store != a.semaphore.hub.LocalLeases {
-			k.Attend(ctx, a.waiter, a.lease.Channel, hears)
+		if a.store != a.hub.LocalLeases {
+			a.hub.Keeper.Attend(ctx, a.waiter, a.lease.Channel)
 		}
-		if a.onQueue != nil && grant.Position != a.position {
-			a.onQueue(int(grant.Position))
+		if onQueue := a.request.OnQueue; onQueue != nil && grant.Position != a.position {
+			onQueue(int(grant.Position))
 		}
 		a.position = grant.Position
 	}
@@ -127,8 +114,7 @@ func (a *attempt) ask(ctx context.Context) (lease.Grant, error) {
 // wait waits until the slot is granted, which returns a lease, or until it is time to ask again,
 // which returns nil, or for neither, which returns an error.
 func (a *attempt) wait(ctx context.Context, grant lease.Grant) (*Lease, error) {
-	s := a.semaphore
-	patience := s.patience(grant)
+	patience := a.patience(grant)
 	if a.fallsBack() {
 		patience = min(patience, breaker.Pause)
 	}
@@ -142,7 +128,7 @@ func (a *attempt) wait(ctx context.Context, grant lease.Grant) (*Lease, error) {
 		select {
 		case <-a.waiter.Woken:
 			// What this process grants then may be another's in Redis.
-			_, closing := s.hub.Keeper.Heard(a.waiter)
+			_, closing := a.hub.Keeper.Heard(a.waiter)
 			if closing || !a.outlasted(ctx) {
 				return a.woken(ctx, grant)
 			}
@@ -153,7 +139,7 @@ func (a *attempt) wait(ctx context.Context, grant lease.Grant) (*Lease, error) {
 		case <-settled:
 			return nil, errBack
 		case <-a.over:
-			return nil, s.full(a.lease, grant)
+			return nil, a.full(a.lease, grant)
 		case <-ctx.Done():
 			return nil, fmt.Errorf("semaphore: %w", ctx.Err())
 		}
@@ -165,17 +151,17 @@ func (a *attempt) wait(ctx context.Context, grant lease.Grant) (*Lease, error) {
 
 // fallsBack reports whether this process grants the slot while Redis fails.
 func (a *attempt) fallsBack() bool {
-	return !a.semaphore.inMemory() && a.store == a.semaphore.hub.LocalLeases
+	return !a.inMemory() && a.store == a.hub.LocalLeases
 }
 
 // outlasted reports whether Redis answers again while the caller waits for a slot of this process.
 func (a *attempt) outlasted(ctx context.Context) bool {
-	return a.fallsBack() && a.semaphore.hub.Answers(ctx, a.outermost)
+	return a.fallsBack() && a.hub.Answers(ctx, a.outermost)
 }
 
 // woken returns the lease that the caller was woken for, or nil if it is to ask again.
 func (a *attempt) woken(ctx context.Context, grant lease.Grant) (*Lease, error) {
-	m, closing := a.semaphore.hub.Keeper.Heard(a.waiter)
+	m, closing := a.hub.Keeper.Heard(a.waiter)
 	if closing {
 		return nil, core.ErrClosed
 	}
@@ -185,21 +171,20 @@ func (a *attempt) woken(ctx context.Context, grant lease.Grant) (*Lease, error) 
 	if m.Token <= grant.Token { // the grant is older than the question
 		return nil, nil
 	}
-	h := a.semaphore.holding(a.lease, a.scope, a.store)
+	h := a.holding(a.lease, a.scope, a.store)
 	h.Granted(m, a.asked)
 	// Near the end of the lease, the caller may as well ask.
 	if time.Until(h.Until()) <= time.Duration(m.Left)*time.Microsecond/8 {
 		return nil, nil
 	}
 	a.answered = true
-	return a.semaphore.hold(ctx, h), nil
+	return a.hold(ctx, h), nil
 }
 
 // leave releases a slot that the caller may have and does not know of.
 func (a *attempt) leave() {
 	if a.sent && !a.answered {
-		s := a.semaphore
-		s.hub.Keeper.Abandon(a.store, a.scope, a.lease.ID, s.cfg.TTL)
+		a.hub.Keeper.Abandon(a.store, a.scope, a.lease.ID, a.cfg.TTL)
 	}
 }
 

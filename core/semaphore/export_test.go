@@ -16,17 +16,17 @@ func (l *Lease) Expire() { l.holding.Expire() }
 // Enqueue asks for a slot once and does not wait. A request without a slot stays queued for one
 // TTL.
 func (s *Semaphore) Enqueue(ctx context.Context, r Request) (id string, err error) {
-	q, err := r.lease(s)
+	o, err := made{s}.order(&r)
 	if err != nil {
 		return "", err
 	}
-	q.Waiters = 1_000_000
-	_, err = s.hub.Leases.Acquire(ctx, s.scope(r.Caps[0].Key), q)
-	return q.ID, err
+	o.wanted.Waiters = 1_000_000
+	_, err = s.hub.Leases.Acquire(ctx, o.scope, o.wanted)
+	return o.wanted.ID, err
 }
 
 // Leave withdraws the request that Enqueue made, or makes the store forget a lease and notifies
 // nobody.
 func (s *Semaphore) Leave(ctx context.Context, key core.Key, id string) error {
-	return s.hub.Leases.Release(ctx, s.scope(key), []string{id})
+	return s.hub.Leases.Release(ctx, s.scope(outermost(key)), []string{id})
 }

@@ -56,7 +56,7 @@ func (s *Semaphore) full(q lease.Request, g lease.Grant) *FullError {
 	e.NextExpiry = time.Duration(max(0, g.Next)) * time.Microsecond
 	hold := time.Duration(g.Hold) * time.Microsecond
 	if hold == 0 { // Redis forgets it with the last holder
-		hold = time.Duration(s.meanHold.Load()) * time.Microsecond
+		hold = s.holds.Get()
 	}
 	wait := hold / time.Duration(e.Limit) * time.Duration(g.Position+1)
 	if hold == 0 {

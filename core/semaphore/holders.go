@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/lease"
 )
 
@@ -27,7 +26,7 @@ type Holder struct {
 func (s made) entries(
 	ctx context.Context, key core.Key,
 ) (now int64, entries []lease.Entry, err error) {
-	return s.hub.Leases.List(ctx, s.scope(key))
+	return s.hub.Leases.List(ctx, s.scope(outermost(key)))
 }
 
 // Holders returns the holders of slots below the outermost part of a key, in the order in which
@@ -60,7 +59,7 @@ func (s *Semaphore) Holders(
 			Left:  time.Duration(e.Left) * time.Microsecond,
 		}
 		last := r.Levels[len(r.Levels)-1]
-		h.Key, h.Weight, h.Meta = core.Inside(hub.Pass{}).KeyAt(last.Node), last.Weight, r.Values()
+		h.Key, h.Weight, h.Meta = inCore.KeyAt(last.Node), last.Weight, r.Values()
 		holders = append(holders, h)
 	}
 	return holders, waiting, nil
@@ -80,7 +79,7 @@ func (s *Semaphore) Evict(ctx context.Context, key core.Key, ids ...string) (int
 	}
 	n := 0
 	for some := range slices.Chunk(ids, maxEvicted) {
-		found, err := s.hub.Leases.Evict(ctx, s.scope(key), some)
+		found, err := s.hub.Leases.Evict(ctx, s.scope(outermost(key)), some)
 		for _, was := range found {
 			if was > 0 {
 				n++

@@ -8,6 +8,9 @@ import (
 	"github.com/headgate/headgate/internal/lease"
 )
 
+// inCore has what package core keeps for other packages of this module.
+var inCore = core.Inside(hub.Pass{})
+
 // Inside is for the other packages of this module, which alone can make a hub.Pass.
 func Inside(hub.Pass) inside { return inside{} }
 

@@ -124,7 +124,7 @@ func (s made) release(ctx context.Context, l *Lease) error {
 	l.cancel(context.Canceled)
 	start := time.Now()
 	held := start.Sub(l.since)
-	s.held(held)
+	s.holds.Add(held)
 	err := s.hub.Keeper.Release(context.WithoutCancel(ctx), l.holding)
 	s.tellLease(ctx, LeaseEvent{
 		Kind: LeaseReleased, Err: err, Held: held, Took: time.Since(start),

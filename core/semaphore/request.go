@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -77,65 +78,72 @@ type Cap struct {
 	Floor int64
 }
 
-// lease returns the request to a lease store.
-func (r *Request) lease(s *Semaphore) (lease.Request, error) {
-	q := lease.Request{
-		ID: newID(url.QueryEscape(r.ID)), Lease: s.cfg.TTL.Microseconds(), Patience: s.cfg.TTL.Microseconds(),
-		Longest: s.cfg.MaxHold.Microseconds(), Metadata: "-",
-	}
+// order is what one call asks of a semaphore.
+type order struct {
+	made
+	request   *Request
+	outermost string        // part of the keys, with its braces
+	scope     string        // where the slots are
+	wanted    lease.Request // the request to a store
+	start     time.Time
+	waited    bool // a store has queued the caller, or holders came first
+}
+
+// order checks a request.
+func (s made) order(r *Request) (o order, err error) {
 	if len(r.ID) > maxName {
-		return q, fmt.Errorf("%w: the ID has %d bytes, %d are possible", ErrRequest, len(r.ID), maxName)
+		return o, fmt.Errorf("%w: the ID has %d bytes, %d are possible", ErrRequest, len(r.ID), maxName)
 	}
 	if r.MaxWait < 0 {
-		return q, fmt.Errorf("%w: MaxWait is %v: it must not be negative", ErrRequest, r.MaxWait)
-	}
-	if r.MaxWait > 0 {
-		q.Waiters = int64(s.cfg.MaxWaiters)
+		return o, fmt.Errorf("%w: MaxWait is %v: it must not be negative", ErrRequest, r.MaxWait)
 	}
 	if len(r.Caps) == 0 || len(r.Caps) > maxCaps {
-		return q, fmt.Errorf("%w: %d caps, 1 to %d are possible", ErrRequest, len(r.Caps), maxCaps)
+		return o, fmt.Errorf("%w: %d caps, 1 to %d are possible", ErrRequest, len(r.Caps), maxCaps)
 	}
-	q.Levels = make([]lease.Level, 0, len(r.Caps))
-	for i, c := range r.Caps {
-		if c.Weight == 0 {
-			c.Weight = 1
+	part := outermost(r.Caps[0].Key)
+	o = order{made: s, request: r, outermost: part, scope: s.scope(part), start: time.Now()}
+	o.wanted = lease.Request{
+		ID: newID(url.QueryEscape(r.ID)), Lease: s.cfg.TTL.Microseconds(), Patience: s.cfg.TTL.Microseconds(),
+		Longest: s.cfg.MaxHold.Microseconds(), Metadata: metadata(r.Meta), Channel: s.hub.Keeper.Channel(part),
+		Levels: make([]lease.Level, 0, len(r.Caps)),
+	}
+	if r.MaxWait > 0 {
+		o.wanted.Waiters = int64(s.cfg.MaxWaiters)
+	}
+	for _, c := range r.Caps {
+		if err := o.add(c); err != nil {
+			return o, err
 		}
-		if err := r.check(i, &c); err != nil {
-			return q, err
-		}
-		q.Levels = append(q.Levels, lease.Level{
-			Node: c.Key.String(), Limit: c.Limit, Weight: c.Weight, Share: c.Share, Floor: c.Floor,
-		})
 	}
-	q.Channel, _ = s.hub.Keeper.Channel(outermost(r.Caps[0].Key), nil)
-	if len(r.Meta) > 0 {
-		q.Metadata = metadata(r.Meta)
+	return o, nil
+}
+
+// add adds the level of a cap.
+func (o *order) add(c Cap) error {
+	i := len(o.wanted.Levels)
+	l := lease.Level{
+		Node: c.Key.String(), Limit: c.Limit, Weight: cmp.Or(c.Weight, 1), Share: c.Share, Floor: c.Floor,
 	}
-	return q, nil
+	switch {
+	case l.Node == "":
+		return fmt.Errorf("%w: cap %d has none", core.ErrKey, i)
+	case !strings.HasPrefix(l.Node, o.outermost):
+		return fmt.Errorf("%w: the key of cap %d has another outermost part", core.ErrKey, i)
+	case slices.ContainsFunc(o.wanted.Levels, func(other lease.Level) bool { return other.Node == l.Node }):
+		return fmt.Errorf("%w: cap %d has the key of another", core.ErrKey, i)
+	}
+	if faults := l.Faults(i == 0); faults != nil {
+		return fmt.Errorf("%w: cap %d: %s", ErrRequest, i, strings.Join(faults, ", "))
+	}
+	o.wanted.Levels = append(o.wanted.Levels, l)
+	return nil
 }
 
 func (r *Request) innermost() core.Key { return r.Caps[len(r.Caps)-1].Key }
 
-// check returns what is wrong with cap i.
-func (r *Request) check(i int, c *Cap) error {
-	switch {
-	case c.Key == core.Key{}:
-		return fmt.Errorf("%w: cap %d has none", core.ErrKey, i)
-	case outermost(c.Key) != outermost(r.Caps[0].Key):
-		return fmt.Errorf("%w: the key of cap %d has another outermost part", core.ErrKey, i)
-	case slices.ContainsFunc(r.Caps[:i], func(o Cap) bool { return o.Key == c.Key }):
-		return fmt.Errorf("%w: cap %d has the key of another", core.ErrKey, i)
-	}
-	l := lease.Level{Limit: c.Limit, Weight: c.Weight, Share: c.Share, Floor: c.Floor}
-	if faults := l.Faults(i == 0); faults != nil {
-		return fmt.Errorf("%w: cap %d: %s", ErrRequest, i, strings.Join(faults, ", "))
-	}
-	return nil
-}
-
-// scope returns where the slots below the outermost part of a key are.
-func (s *Semaphore) scope(key core.Key) string {
-	return s.hub.Prefix + outermost(key) + ":" + s.cfg.Name + ":se7"
+// scope returns where the slots below an outermost part are.
+func (s *Semaphore) scope(outermost string) string {
+	return s.hub.Prefix + outermost + ":" + s.cfg.Name + ":se7"
 }
 
 // outermost returns the outermost part of a key with its braces. It is empty for the zero Key.
@@ -161,6 +169,9 @@ func ownID(id string) string {
 // metadata returns a holder's Meta as Redis keeps it. Values may come from clients: if they are too
 // long, each gets an equal share of the room, and leaves what it does not need to the next.
 func metadata(meta map[string]string) string {
+	if len(meta) == 0 {
+		return "-"
+	}
 	values := make(url.Values)
 	for k, v := range meta {
 		values.Set(k, v)

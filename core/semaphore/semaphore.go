@@ -18,7 +18,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -87,13 +86,13 @@ func (p LossPolicy) String() string { return enum.Name(lossPolicies[:], int(p)) 
 // lease may go on while another one holds the slot. Only a resource that checks Lease.Token is safe
 // from that, and only with a limit of 1.
 type Semaphore struct {
-	gate     *core.Gate
-	hub      *hub.Hub
-	cfg      Config
-	slots    slots
-	abandon  func(*request.Slot) // abandonSlot, bound once for all calls
-	notify   func(keeper.Notice) // notice, bound once for all leases
-	meanHold atomic.Int64        // mean of the slots that this process has released, in microseconds
+	gate    *core.Gate
+	hub     *hub.Hub
+	cfg     Config
+	slots   slots
+	abandon func(*request.Slot) // abandonSlot, bound once for all calls
+	notify  func(keeper.Notice) // notice, bound once for all leases
+	holds   lease.Mean          // of the slots that this process has released
 }
 
 // New returns a Semaphore, or every fault of the configuration at once.
@@ -105,11 +104,11 @@ func newSemaphore(gate *core.Gate, cfg Config, of string) (*Semaphore, error) {
 	fault := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("semaphore: "+format, args...))
 	}
-	lent := core.Inside(hub.Pass{}).Of(gate)
+	lent := inCore.Of(gate)
 	if lent == nil {
 		fault("the Gate is missing")
 	}
-	if err := core.Inside(hub.Pass{}).CheckName(cfg.Name, 64); err != nil {
+	if err := inCore.CheckName(cfg.Name, 64); err != nil {
 		fault("%s.Name %w", of, err)
 	}
 	if cfg.TTL != 0 && (cfg.TTL < time.Second || cfg.TTL > time.Hour) {
@@ -171,11 +170,6 @@ func (s *Semaphore) Do(
 	}
 	defer func() { _ = l.Release(ctx) }() // on failure the lease ends
 	return f(l.Context())
-}
-
-// held notes for how long a slot was held. A hold may be missed, which does no harm.
-func (s *Semaphore) held(d time.Duration) {
-	s.meanHold.Store(lease.MeanHold(s.meanHold.Load(), d.Microseconds()))
 }
 
 // source is who grants slots while nothing fails.

@@ -39,18 +39,13 @@ func (k *Keeper) Heard(w *Waiter) (granted lease.Message, closing bool) {
 	return w.granted, k.closing
 }
 
-// Channel returns the name of the channel to which a store is to send messages about an outermost
-// key, and whether a waiter hears them from now on.
-func (k *Keeper) Channel(outermost string, w *Waiter) (name string, hears bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.channels.channel(outermost, w)
-}
+// Channel returns the name of the channel to which a store is to send messages about an outermost key.
+func (k *Keeper) Channel(outermost string) string { return k.channels.channel(outermost) }
 
-// Attend makes a waiter hear the channel of that name, which Channel returned with heard before the
-// store was asked. If the waiter hears it only now, it is woken to ask again.
-func (k *Keeper) Attend(ctx context.Context, w *Waiter, name string, heard bool) {
-	k.channels.attend(ctx, w, name, heard)
+// Attend makes a waiter hear the channel of that name. If it hears that only now, the waiter is woken to
+// ask again once it does.
+func (k *Keeper) Attend(ctx context.Context, w *Waiter, name string) {
+	k.channels.attend(ctx, w, name)
 }
 
 // Tell delivers a store's message: a grant to a waiter, or an eviction. An evicted waiter asks again,

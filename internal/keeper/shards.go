@@ -51,22 +51,15 @@ func newShards(k *Keeper, cluster *redis.ClusterClient) *shards {
 	}
 }
 
-// name returns the name of the channel of an outermost key. By its brace the script knows that it
-// lies in the slot of the key.
-func (s *shards) name(outermost string) string {
+// channel implements channels. By the brace of its name the script knows that it lies in the slot of the key.
+func (s *shards) channel(outermost string) string {
 	return s.keeper.Prefix + outermost + ":wake:" + s.keeper.ID
-}
-
-// channel implements channels.
-func (s *shards) channel(outermost string, w *Waiter) (name string, hears bool) {
-	c := s.of[w]
-	return s.name(outermost), c != nil && c.hears
 }
 
 // wait listens only if others wait at the same outermost key already: most callers never wait, and one
 // that does asks again once it listens.
 func (s *shards) wait(w *Waiter, outermost string) {
-	if name := s.name(outermost); s.all[name] != nil {
+	if name := s.channel(outermost); s.all[name] != nil {
 		s.join(w, name)
 	}
 }
@@ -75,21 +68,22 @@ func (s *shards) wait(w *Waiter, outermost string) {
 func (s *shards) hold() {}
 
 // attend implements channels.
-func (s *shards) attend(ctx context.Context, w *Waiter, name string, heard bool) {
+func (s *shards) attend(ctx context.Context, w *Waiter, name string) {
 	client, err := s.cluster.MasterForKey(ctx, name)
 	s.keeper.mu.Lock()
 	defer s.keeper.mu.Unlock()
 	if s.keeper.closing {
 		return
 	}
-	if s.of[w] == nil {
+	joins := s.of[w] == nil
+	if joins {
 		s.join(w, name)
 	}
 	c := s.of[w]
 	if err == nil {
 		s.place(c, client)
 	}
-	if c.hears && !heard {
+	if joins && c.hears { // otherwise a confirmation wakes it
 		w.wake()
 	}
 }

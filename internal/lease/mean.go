@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 )
@@ -20,12 +21,12 @@ func (m *Mean) Add(held time.Duration) {
 	m.micros.Store(MeanHold(m.micros.Load(), held.Microseconds()))
 }
 
+// Get returns the mean, or 0 if there is none yet.
+func (m *Mean) Get() time.Duration { return time.Duration(m.micros.Load()) * time.Microsecond }
+
 // Wait returns an estimate of the wait until something comes back: the mean, or 3 s if nothing has
 // come back yet. It is between 1 s and 30 s, and at most the longest hold.
 func (m *Mean) Wait(longest time.Duration) time.Duration {
-	wait := unknownHold
-	if mean := m.micros.Load(); mean != 0 {
-		wait = time.Duration(mean) * time.Microsecond
-	}
-	return min(max(wait, shortestHold), longestHold, longest)
+	wait := max(cmp.Or(m.Get(), unknownHold), shortestHold)
+	return min(wait, longestHold, longest)
 }
