@@ -16,92 +16,47 @@ type learnt struct {
 type catalog struct {
 	models map[string]*learnt // of Config.Models
 	listed *priceList         // of Config.Prices, or nil
-	// dearest is an upper bound: no bill costs more by any of the models. It is nil without models.
+	// dearest has the highest price of each kind of token and unit of all models, with any label and
+	// for any prompt, so that no bill costs more by any of them. It is nil without models.
 	dearest *Model
 	factors map[string]int64 // the highest factor of each label, at least 1,000
-	units   map[string]int64 // the highest price of each unit
-	token   int64            // the highest price of a million tokens
 	priced  bool             // some model has a Tariff
 }
 
 func newCatalog(models map[string]*learnt, listed *priceList) *catalog {
-	c := &catalog{
-		models: models, listed: listed, factors: make(map[string]int64), units: make(map[string]int64),
-	}
+	c := &catalog{models: models, listed: listed, factors: make(map[string]int64)}
 	all := slices.Collect(maps.Values(models))
 	if listed != nil {
 		all = slices.AppendSeq(all, maps.Values(listed.models))
 	}
-	tariffs := make([]Tariff, len(all))
-	for i, m := range all {
-		tariffs[i] = m.Tariff.plain()
-		c.priced = c.priced || !m.Tariff.isZero()
-		c.add(&tariffs[i])
-	}
-	if len(all) > 0 {
-		c.dearest = &Model{Tariff: c.bound(tariffs)}
+	for _, m := range all {
+		c.add(&m.Tariff)
 	}
 	return c
 }
 
-// add raises the highest price of each label, unit and token to those of a tariff.
+// add raises the highest price of each kind of token, unit and label to those of a tariff.
 func (c *catalog) add(t *Tariff) {
-	for key, f := range t.Factors {
-		label, _, _ := strings.Cut(key, ":")
-		c.factors[label] = max(c.factors[label], f, oneFactor)
+	if c.dearest == nil {
+		c.dearest = &Model{Tariff: Tariff{
+			Price: t.Price.complete(), Units: make(map[string]int64), Factors: make(map[string]int64),
+		}}
+	}
+	c.priced = c.priced || !t.isZero()
+	d := &c.dearest.Tariff
+	for _, s := range append(t.Steps, Step{Price: t.Price}) {
+		d.Price = d.Price.most(s.Price.complete())
 	}
 	for name, p := range t.Units {
-		c.units[name] = max(c.units[name], p, 0)
+		d.Units[name] = max(d.Units[name], p)
 	}
-	for _, s := range append(t.Steps, Step{Price: t.Price}) {
-		for _, p := range s.Price.fields() {
-			c.token = max(c.token, *p)
-		}
-	}
-}
-
-// bound returns a tariff by which every bill costs at least what it costs by any of some plain ones.
-func (c *catalog) bound(tariffs []Tariff) Tariff {
-	t := Tariff{Units: make(map[string]int64), Factors: make(map[string]int64)}
-	froms := make(map[int64]bool)
-	for _, o := range tariffs {
-		for _, s := range o.Steps {
-			froms[s.From] = true
-		}
-	}
-	for from := range froms {
-		price := Price{Free, Free, Free, Free, Free, Free, Free, Free, Free, Free}
-		for _, o := range tariffs {
-			other, _ := o.at("", from)
-			price = price.most(other)
-		}
-		if from == 0 {
-			t.Price = price
-		} else {
-			t.Steps = append(t.Steps, Step{From: from, Price: price})
-		}
-	}
-	names := maps.Clone(c.units)
-	for name := range sameSearch {
-		names[name] = 0
-	}
-	for _, o := range tariffs {
-		for name := range names {
-			p, _ := c.unitPrice(&o, name)
-			t.Units[name] = max(t.Units[name], p)
-		}
-		for key := range o.Factors {
-			t.Factors[key] = 0
-		}
-	}
-	for key := range t.Factors {
+	for key, f := range t.Factors {
 		label, value, _ := strings.Cut(key, ":")
-		for _, o := range tariffs {
-			f, _ := c.factor(&o, label, value)
-			t.Factors[key] = max(t.Factors[key], f)
+		c.factors[label] = max(c.factors[label], f, oneFactor)
+		if slices.Contains(usual[label], value) {
+			d.Factors[key] = max(d.Factors[key], f, oneFactor)
 		}
 	}
-	return t
 }
 
 // find returns the model of a name, or nil.
@@ -148,26 +103,41 @@ var sameSearch = map[string]string{
 
 // unitPrice returns the price of 1,000 pieces, and whether it is known.
 func (c *catalog) unitPrice(t *Tariff, name string) (int64, bool) {
-	if p, ok := t.Units[name]; ok {
-		return max(p, 0), true
+	if p, ok := t.unitPrice(name); ok {
+		return p, true
 	}
-	if _, ok := t.Units[sameSearch[name]]; ok || unbilled[name] || name == requestUnit {
+	if unbilled[name] || name == requestUnit {
 		return 0, true
 	}
-	if p, ok := c.units[name]; ok {
+	if c.dearest == nil {
+		return 0, false
+	}
+	d := &c.dearest.Tariff
+	if p, ok := d.unitPrice(name); ok {
 		return p, false
 	}
 	// Nobody prices it: it costs as much as the dearest of what is counted alike.
-	if measureOf(name) == tokenUnit {
-		return (c.token + 999) / 1000, false
-	}
 	highest := int64(0)
-	for other, p := range c.units {
+	if measureOf(name) == tokenUnit {
+		for _, p := range d.Price.fields() {
+			highest = max(highest, (*p+999)/1000)
+		}
+	}
+	for other, p := range d.Units {
 		if measureOf(other) == measureOf(name) {
 			highest = max(highest, p)
 		}
 	}
 	return highest, false
+}
+
+// unitPrice returns the price of 1,000 pieces, if the tariff has one for them or for what counts the
+// same searches.
+func (t *Tariff) unitPrice(name string) (price int64, ok bool) {
+	if price, ok = t.Units[name]; !ok {
+		_, ok = t.Units[sameSearch[name]]
+	}
+	return max(price, 0), ok
 }
 
 const (

@@ -106,11 +106,11 @@ func TestCost(t *testing.T) {
 			Model: "stepped", Usage: llm.Usage{Input: 1}, Others: []llm.ModelUsage{
 				{Model: "plain", Usage: llm.Usage{Output: 3}}, {Model: "new", Usage: llm.Usage{Output: 2}},
 			},
-		}, 1 + 3 + 14, []string{"model new"}},
+		}, 1 + 3 + 18, []string{"model new"}},
 		{"unknown model", llm.Bill{
 			Model: "new", Usage: llm.Usage{Input: 1, Output: 1}, Units: map[string]int64{"x_search": 1},
 			Labels: map[string]string{"service_tier": "flex"},
-		}, 35 + 4000 + 5000, []string{"model new"}},
+		}, 40 + 4000 + 5000, []string{"model new", "label service_tier:flex"}},
 		{"more than an int64", llm.Bill{
 			Model: "plain", Units: map[string]int64{"web_search": math.MaxInt64},
 		}, math.MaxInt64, nil},

@@ -28,8 +28,8 @@ type UnknownModel uint8
 const (
 	// UnknownModelRefuse refuses it with 404.
 	UnknownModelRefuse UnknownModel = iota
-	// UnknownModelDearest admits it. Each kind of token, unit and label counts under each budget as
-	// that of the model for which it is the dearest.
+	// UnknownModelDearest admits it. Each kind of token and unit costs the highest price that any model
+	// has for it, for prompts of any length and with any label.
 	UnknownModelDearest
 )
 

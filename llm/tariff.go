@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math/big"
 	"slices"
 	"strings"
 )
@@ -169,41 +168,4 @@ func (t *Tariff) at(label string, prompt int64) (Price, bool) {
 		}
 	}
 	return price.complete(), label == "" || reached >= 0
-}
-
-// plain returns a tariff with factors in place of the prices of labels, by which nothing costs less.
-func (t *Tariff) plain() Tariff {
-	p := Tariff{Units: t.Units, Factors: maps.Clone(t.Factors)}
-	if p.Factors == nil {
-		p.Factors = make(map[string]int64)
-	}
-	for _, begin := range append([]Step{{}}, t.Steps...) {
-		price, _ := t.at("", begin.From)
-		for _, s := range t.Steps {
-			if s.Label != "" {
-				own, _ := t.at(s.Label, begin.From)
-				p.Factors[s.Label] = max(p.Factors[s.Label], price.raise(own))
-			}
-		}
-		p.Steps = append(p.Steps, Step{From: begin.From, Price: price})
-	}
-	p.Price = p.Steps[0].Price
-	return p
-}
-
-// raise returns the factor in thousandths by which no price is lower than that of o. It sets prices
-// of nothing to those of o.
-func (p *Price) raise(o Price) int64 {
-	factor := int64(1)
-	for i, n := range p.fields() {
-		if *n <= 0 {
-			*n = *o.fields()[i]
-		}
-		var dearer big.Int
-		addProduct(&dearer, *o.fields()[i], oneFactor)
-		if *n > 0 {
-			factor = max(factor, quotient(&dearer, big.NewInt(*n)))
-		}
-	}
-	return factor
 }
