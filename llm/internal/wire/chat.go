@@ -28,6 +28,7 @@ var OpenAIChat = formatOf(Table{
 		"cache_read_else": "timings.cache_n",
 		"output_else":     "timings.predicted_n",
 
+		"call_index":        "choices[].{delta,message}.executed_tools[].index", // Groq's
 		"detail:annotation": "choices[].{delta,message}.annotations[]",
 		"detail_kind":       "choices[].{delta,message}.annotations[].type",
 

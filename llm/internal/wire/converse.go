@@ -9,7 +9,7 @@ var BedrockConverse = formatOf(Table{
 	Request: map[string]string{
 		"max_output":         "inferenceConfig.maxTokens",
 		"label:service_tier": "serviceTier.type",
-		"text": "system[].text messages[].content[].text " +
+		"text": "{system[],messages[].content[]}.{text,guardContent.text.text} " +
 			"messages[].content[].toolResult.content[].text",
 		"json": "toolConfig messages[].content[].toolUse messages[].content[].toolResult.content[].json",
 		"file": "messages[].content[].{,toolResult.content[].}{image,document,video,audio}." +

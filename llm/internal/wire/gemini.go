@@ -23,7 +23,7 @@ var GeminiGenerate = formatOf(Table{
 	},
 	Response: map[string]string{
 		"model":  "modelVersion",
-		"error":  "error",
+		"error":  "error promptFeedback.blockReason",
 		"finish": "candidates[].finishReason",
 		"text":   "candidates[].content.parts[].text candidates[].content.parts[].functionCall.args.**",
 

@@ -8,22 +8,26 @@ var BedrockInvoke = formatOf(Table{
 		{Path: "/model/*/invoke"}, {Path: "/model/*/invoke-with-response-stream", Stream: true},
 	},
 	Request: with(conversation, map[string]string{
-		"model":      "",
-		"max_output": "max_tokens max_completion_tokens max_gen_len textGenerationConfig.maxTokenCount",
-		"choices":    "",
-		"text":       conversation["text"] + " inputText",
+		"model":   "",
+		"choices": "",
+		"max_output": "max_tokens max_completion_tokens max_gen_len textGenerationConfig.maxTokenCount " +
+			"inferenceConfig.{maxTokens,max_new_tokens} max_tokens_to_sample maxTokens",
+		"text": conversation["text"] + " inputText texts.** singleEmbeddingParams.text.value",
 	}),
 	Response: also(messagesUsage("{,message.,delta.}usage"), map[string]string{
 		"type":  "type",
 		"error": "error",
 		"text": "{content_block,content[]}.{text,thinking} {content_block,content[]}.input.** " +
 			"delta.{text,partial_json,thinking} choices[].{delta,message}.content generation " +
-			"outputText results[].outputText",
-		"total":       "usage.total_tokens", // which tells whether the cache is a part of the input
-		"input":       "amazon-bedrock-invocationMetrics.inputTokenCount",
-		"output":      "amazon-bedrock-invocationMetrics.outputTokenCount",
-		"cache_read":  "amazon-bedrock-invocationMetrics.cacheReadInputTokenCount",
-		"cache_write": "amazon-bedrock-invocationMetrics.cacheWriteInputTokenCount",
+			"outputText results[].outputText completion outputs[].text generations[].text text " +
+			"contentBlockDelta.delta.text output.message.content[].text", // the last two are Nova's
+		"total":  "usage.{total_tokens,totalTokens}", // which tells whether the cache is a part of the input
+		"input":  "amazon-bedrock-invocationMetrics.inputTokenCount {,metadata.}usage.inputTokens",
+		"output": "amazon-bedrock-invocationMetrics.outputTokenCount {,metadata.}usage.outputTokens",
+		"cache_read": "amazon-bedrock-invocationMetrics.cacheReadInputTokenCount " +
+			"{,metadata.}usage.cacheReadInputTokenCount",
+		"cache_write": "amazon-bedrock-invocationMetrics.cacheWriteInputTokenCount " +
+			"{,metadata.}usage.cacheWriteInputTokenCount",
 	}),
 	Headers: map[string]string{
 		"input":       "X-Amzn-Bedrock-Input-Token-Count",

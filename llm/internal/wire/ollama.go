@@ -33,6 +33,5 @@ var OllamaEmbed = formatOf(Table{
 	Response: also(usageAt(usagePlaces), map[string]string{"input": "prompt_eval_count", "error": "error"}),
 	OneSided: true,
 	NoOutput: true,
-	Lines:    true,
 	Errors:   ErrorsOllama,
 })

@@ -26,6 +26,7 @@ const (
 	tellQuery                   // a search, the same one twice is one
 	tellHas                     // an object that is one piece, however many there are
 	tellCalls                   // a number of calls of all tools that the server runs
+	tellCallIndex               // the place of one of them, from 0 on
 	tellDraws                   // the model of a tool that draws
 	tellCost                    // dollars
 	tellUpstream                // dollars that come on top if tellOwnKey is true
@@ -67,6 +68,7 @@ var told = map[string]jsonscan.Role{
 	"query":            tellQuery,
 	"has:":             tellHas,
 	"calls":            tellCalls,
+	"call_index":       tellCallIndex,
 	"draws":            tellDraws,
 	"cost":             tellCost,
 	"cost_upstream":    tellUpstream,
@@ -186,7 +188,7 @@ func usageAt(at string) map[string]string {
 			"time_to_first_token,start_time,end_time,total_latency,total_tokens_per_sec,acceptance_rate," +
 			"completion_tokens_per_sec,completion_tokens_after_first_per_sec," +
 			"completion_tokens_after_first_per_sec_first_ten,completion_tokens_after_first_per_sec_graph," +
-			"server_tool_use_details.tool_calls_requested} " +
+			"server_tool_use_details.tool_calls_requested,request_count} " +
 			at + ".{cost,cost_details,x_details,context_details,fallback_credit}.**",
 	})
 }

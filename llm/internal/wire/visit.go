@@ -124,6 +124,8 @@ func (r *reader) number(text []byte, n *node) {
 			}
 		case n.Role == tellCalls:
 			b.calls = max(b.calls, tokens)
+		case n.Role == tellCallIndex:
+			b.calls = max(b.calls, tokens+1)
 		case n.Role == tellUnnamed:
 			r.unnamed("usage "+string(r.key), tokens)
 		case n.Role == tellDetailCount:
