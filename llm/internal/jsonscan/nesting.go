@@ -17,7 +17,7 @@ func (s *Scanner) endString() {
 	switch {
 	case n == nil:
 		s.node = nil
-	case s.depth >= MaxLevels || !s.Whole():
+	case !s.Whole():
 		s.node = n.Rest
 	default:
 		s.node = n.at(s.Text())
@@ -35,27 +35,23 @@ func (s *Scanner) endScalar() {
 // afterValue expects what may follow a value at this depth.
 func (s *Scanner) afterValue() {
 	s.state = wantComma
-	if s.depth == 0 {
+	if s.Depth() == 0 {
 		s.state = ended
 	}
 }
 
 // open enters an object or array. The current node is its node.
 func (s *Scanner) open(kind byte) {
-	if s.depth == MaxDepth {
+	if s.Depth() == MaxDepth {
 		s.state = broken
 		return
 	}
 	n := s.node
-	if s.depth < MaxLevels {
-		s.nodes[s.depth] = n
-	}
-	s.kinds[s.depth] = kind
-	s.depth++
+	s.levels = append(s.levels, level{n, kind})
 	s.state = wantMember
 	if kind == '[' {
 		s.state = wantElement
-		s.node = s.element()
+		s.node = n.element()
 	}
 	if n != nil {
 		s.visitor.Begin(s, n, kind)
@@ -69,33 +65,13 @@ func (s *Scanner) close() {
 	if n != nil {
 		s.visitor.End(s, n)
 	}
-	s.depth--
+	s.levels = s.levels[:s.Depth()-1]
 	if s.state != broken {
 		s.afterValue()
 	}
 }
 
 // top returns the node of the innermost object or array.
-func (s *Scanner) top() *Node {
-	if s.depth <= MaxLevels {
-		return s.nodes[s.depth-1]
-	}
-	if n := s.nodes[MaxLevels-1]; n != nil {
-		return n.Rest
-	}
-	return nil
-}
+func (s *Scanner) top() *Node { return s.levels[s.Depth()-1].node }
 
-// element returns the node of the elements of the innermost array.
-func (s *Scanner) element() *Node {
-	n := s.top()
-	switch {
-	case n == nil:
-		return nil
-	case s.depth >= MaxLevels:
-		return n.Rest
-	}
-	return n.element()
-}
-
-func (s *Scanner) inArray() bool { return s.kinds[s.depth-1] == '[' }
+func (s *Scanner) inArray() bool { return s.levels[s.Depth()-1].kind == '[' }

@@ -26,9 +26,12 @@ func (n *Node) at(key []byte) *Node {
 	return n.Rest
 }
 
-// element returns the child for the elements of an array, or nil.
+// element returns the child for the elements of an array, or nil, also of nil.
 func (n *Node) element() *Node {
-	if n.Each != nil {
+	switch {
+	case n == nil:
+		return nil
+	case n.Each != nil:
 		return n.Each
 	}
 	return n.Rest

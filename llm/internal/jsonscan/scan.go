@@ -18,10 +18,10 @@ func (s *Scanner) Scan(p []byte) {
 	s.offset = len(p)
 }
 
-// Finish ends the document and reports whether it is complete. A number at the top ends only here.
+// Finish ends the document and reports whether it is complete. A plain scalar at the top ends only here.
 func (s *Scanner) Finish() bool {
-	if s.depth == 0 && s.state.endsNumber() {
-		s.endScalar()
+	if s.Depth() == 0 && s.state == inPlain {
+		s.endPlain()
 	}
 	return s.state == ended
 }
@@ -50,7 +50,7 @@ func (s *Scanner) readString(p []byte, i int) int {
 	}
 	switch p[j] {
 	case '"':
-		s.offset = j
+		s.offset = j + 1
 		s.endString()
 	case '\\':
 		s.state = inEscape

@@ -7,8 +7,6 @@ import "unicode/utf8"
 const (
 	// MaxDepth is the number of levels that objects and arrays may nest.
 	MaxDepth = 512
-	// MaxLevels is the number of levels whose node a Scanner knows. Deeper levels have its Rest.
-	MaxLevels = 16
 	// MaxText is the number of bytes of a key or value that a Scanner keeps. It counts the others.
 	MaxText = 256
 )
@@ -26,8 +24,8 @@ type Visitor interface {
 }
 
 // Scanner checks one JSON document that arrives in pieces, and calls a visitor for the nodes of a
-// table. It accepts what json.Valid accepts, up to MaxDepth. It stops at the first byte that is no
-// JSON and ignores the rest of the document. It allocates nothing.
+// table. It accepts what json.Valid accepts, up to MaxDepth and numbers of MaxText bytes. It stops
+// where the document is no JSON and ignores the rest.
 type Scanner struct {
 	root    *Node
 	visitor Visitor
@@ -37,27 +35,33 @@ type Scanner struct {
 	state  state
 	isKey  bool  // the string is a key
 	kind   byte  // of the scalar
-	depth  int   // of the innermost object or array, 0 outside
 	offset int   // of the byte being read, in its piece
 	start  int   // offset of the scalar
-	size   int64 // bytes of the decoded string, or of the number
+	size   int64 // bytes of the decoded string, or of the plain scalar
 	kept   int   // bytes in buf
 
-	node  *Node            // of the value that is read or comes next
-	nodes [MaxLevels]*Node // of the objects and arrays around it, outermost first
-	kinds [MaxDepth]byte   // of these: '{' or '['
+	node   *Node   // of the value that is read or comes next
+	levels []level // the objects and arrays around it, outermost first
 
-	literal string            // the rest of true, false or null
-	code    rune              // the digits of a \u escape read so far
-	digits  int               // the digits still missing
-	high    rune              // the first half of a surrogate pair, just read
-	rune    [utf8.UTFMax]byte // just decoded
-	buf     [MaxText]byte
+	code   rune              // the digits of a \u escape read so far
+	digits int               // the digits still missing
+	high   rune              // the first half of a surrogate pair, just read
+	rune   [utf8.UTFMax]byte // just decoded
+	buf    [MaxText]byte
 }
+
+// level is an object or array that has begun.
+type level struct {
+	node *Node
+	kind byte // '{' or '['
+}
+
+// usualDepth is the number of levels of almost all documents.
+const usualDepth = 16
 
 // New returns a Scanner of one document.
 func New(root *Node, visitor Visitor) Scanner {
-	return Scanner{root: root, node: root, visitor: visitor}
+	return Scanner{root: root, node: root, visitor: visitor, levels: make([]level, 0, usualDepth)}
 }
 
 // Pieces has f called for the pieces of each decoded string at a node, whole or not. f must not
@@ -68,11 +72,11 @@ func (s *Scanner) Pieces(f func(n *Node, p []byte)) { s.pieces = f }
 func (s *Scanner) Many() { s.many = true }
 
 // Idle reports whether no document has begun, or the last one has ended.
-func (s *Scanner) Idle() bool { return s.state == ended || s.state == wantValue && s.depth == 0 }
+func (s *Scanner) Idle() bool { return s.state == ended || s.state == wantValue && len(s.levels) == 0 }
 
 // Reset prepares the Scanner for a new document.
 func (s *Scanner) Reset() {
-	s.state, s.depth, s.node = wantValue, 0, s.root
+	s.state, s.levels, s.node = wantValue, s.levels[:0], s.root
 	s.isKey, s.size, s.kept = false, 0, 0
 }
 
@@ -86,9 +90,10 @@ func (s *Scanner) Whole() bool { return s.size == int64(s.kept) }
 func (s *Scanner) Size() int64 { return s.size }
 
 // Depth returns the depth of the innermost object or array, and 0 outside.
-func (s *Scanner) Depth() int { return s.depth }
+func (s *Scanner) Depth() int { return len(s.levels) }
 
-// Offset returns the offset of the byte being read in its piece.
+// Offset returns an offset in the piece: that of the bracket for Begin and End, and that behind the
+// value for Scalar.
 func (s *Scanner) Offset() int { return s.offset }
 
 // Start returns the offset of the first byte of the scalar, in the piece that held it.

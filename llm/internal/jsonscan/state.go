@@ -14,19 +14,6 @@ const (
 	inString
 	inEscape
 	inHex
-	inLiteral
-	inMinus
-	inZero
-	inInteger
-	inPoint
-	inFraction
-	inExponent
-	inSign
-	inPower
+	inPlain // a number, true, false or null
 	broken
 )
-
-// endsNumber reports whether a number may end in state s.
-func (s state) endsNumber() bool {
-	return s == inZero || s == inInteger || s == inFraction || s == inPower
-}

@@ -1,33 +1,28 @@
 package jsonscan
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
 // step reads one byte outside the ordinary bytes of a string. It reports false if the byte ended a
-// number and must be read again.
+// plain scalar and must be read again.
 func (s *Scanner) step(c byte) bool {
-	if s.state <= ended {
-		if c != ' ' && c != '\n' && c != '\r' && c != '\t' {
-			s.structure(c)
-		}
-		return true
-	}
-	switch s.state {
-	case inEscape:
+	blank := c == ' ' || c == '\n' || c == '\r' || c == '\t'
+	switch {
+	case s.state == inEscape:
 		s.escape(c)
-	case inHex:
+	case s.state == inHex:
 		s.hex(c)
-	case inLiteral:
-		if c != s.literal[0] {
-			s.state = broken
-		} else if s.literal = s.literal[1:]; s.literal == "" {
-			s.endScalar()
-		}
-	default:
-		return s.number(c)
+	case s.state == inPlain && (blank || c == ',' || c == ']' || c == '}'):
+		s.endPlain()
+		return false
+	case s.state == inPlain:
+		s.plain(c)
+	case !blank:
+		s.structure(c)
 	}
 	return true
 }
@@ -49,7 +44,7 @@ func (s *Scanner) structure(c byte) {
 		s.state = wantValue
 	case s.state == wantComma && c == ',':
 		if s.state = wantKey; s.inArray() {
-			s.state, s.node = wantValue, s.element()
+			s.state, s.node = wantValue, s.top().element()
 		}
 	default:
 		s.state = broken
@@ -59,7 +54,7 @@ func (s *Scanner) structure(c byte) {
 // closes reports whether c ends the innermost object or array here.
 func (s *Scanner) closes(c byte) bool {
 	return (s.state == wantElement || s.state == wantMember || s.state == wantComma) &&
-		c == s.kinds[s.depth-1]+('}'-'{') // as ] is behind [
+		c == s.levels[s.Depth()-1].kind+('}'-'{') // as ] is behind [
 }
 
 // value reads the first byte of a value.
@@ -71,28 +66,60 @@ func (s *Scanner) value(c byte) {
 		s.open(c)
 	case '"':
 		s.state = inString
-	case 't':
-		s.state, s.literal = inLiteral, "rue"
-	case 'f':
-		s.state, s.literal = inLiteral, "alse"
-	case 'n':
-		s.state, s.literal = inLiteral, "ull"
+	case 't', 'f', 'n':
+		s.state = inPlain
+		s.plain(c)
 	default:
-		s.kind = '0'
-		switch {
-		case c == '-':
-			s.state = inMinus
-		case c == '0':
-			s.state = inZero
-		case '1' <= c && c <= '9':
-			s.state = inInteger
-		default:
-			s.state = broken
-			return
+		s.kind, s.state = '0', broken
+		if c == '-' || '0' <= c && c <= '9' {
+			s.state = inPlain
 		}
-		s.digit(c)
+		s.plain(c)
 	}
 }
+
+// plain keeps a byte of a number or a literal.
+func (s *Scanner) plain(c byte) {
+	s.size++
+	if s.kept < MaxText {
+		s.buf[s.kept] = c
+		s.kept++
+	}
+}
+
+// endPlain ends a number or a literal, unless it is none. It judges a longer one by its beginning.
+func (s *Scanner) endPlain() {
+	switch text := s.Text(); {
+	case string(text) == "true", string(text) == "false", string(text) == "null", isNumber(text):
+		s.endScalar()
+	default:
+		s.state = broken
+	}
+}
+
+// isNumber reports whether a text is a number of JSON.
+func isNumber(text []byte) bool {
+	whole := bytes.TrimPrefix(text, []byte("-"))
+	rest := bytes.TrimLeft(whole, digits)
+	n := len(whole) - len(rest)
+	ok := n == 1 || n > 1 && whole[0] != '0'
+	if len(rest) > 0 && rest[0] == '.' {
+		fraction := rest[1:]
+		rest = bytes.TrimLeft(fraction, digits)
+		ok = ok && len(rest) < len(fraction)
+	}
+	if len(rest) > 0 && (rest[0] == 'e' || rest[0] == 'E') {
+		power := rest[1:]
+		if len(power) > 0 && (power[0] == '+' || power[0] == '-') {
+			power = power[1:]
+		}
+		rest = bytes.TrimLeft(power, digits)
+		ok = ok && len(rest) < len(power)
+	}
+	return ok && len(rest) == 0
+}
+
+const digits = "0123456789"
 
 func (s *Scanner) escape(c byte) {
 	s.state = inString
@@ -141,58 +168,4 @@ func (s *Scanner) hex(c byte) {
 	}
 	s.size -= 3
 	s.add(r)
-}
-
-// number reads a byte of a number. It reports false if c ended the number.
-func (s *Scanner) number(c byte) bool {
-	next := numberStates[s.state-inMinus][numberClass[c]]
-	switch {
-	case next != 0:
-		s.state = next
-	case s.state.endsNumber():
-		s.endScalar()
-		return false
-	default:
-		s.state = broken
-	}
-	s.digit(c)
-	return true
-}
-
-// numberStates is the state after a byte of a number, by the state before and the class of the
-// byte. Without an entry, no number goes on so.
-var numberStates = [...][numberClasses]state{
-	0:                    {zero: inZero, digit: inInteger},
-	inZero - inMinus:     {point: inPoint, exponent: inExponent},
-	inInteger - inMinus:  {zero: inInteger, digit: inInteger, point: inPoint, exponent: inExponent},
-	inPoint - inMinus:    {zero: inFraction, digit: inFraction},
-	inFraction - inMinus: {zero: inFraction, digit: inFraction, exponent: inExponent},
-	inExponent - inMinus: {zero: inPower, digit: inPower, sign: inSign},
-	inSign - inMinus:     {zero: inPower, digit: inPower},
-	inPower - inMinus:    {zero: inPower, digit: inPower},
-}
-
-// Classes of the bytes of a number.
-const (
-	other = iota
-	zero
-	digit
-	point
-	exponent
-	sign
-	numberClasses
-)
-
-var numberClass = [256]uint8{
-	'0': zero, '1': digit, '2': digit, '3': digit, '4': digit, '5': digit, '6': digit, '7': digit,
-	'8': digit, '9': digit, '.': point, 'e': exponent, 'E': exponent, '+': sign, '-': sign,
-}
-
-// digit keeps a byte of a number.
-func (s *Scanner) digit(c byte) {
-	s.size++
-	if s.kept < MaxText {
-		s.buf[s.kept] = c
-		s.kept++
-	}
 }

@@ -24,14 +24,11 @@ type Sink interface {
 }
 
 // Splitter cuts an event stream without a byte order mark into events, by the rules of the HTML
-// standard. The stream arrives
-// in pieces of any length. A Splitter keeps none of them.
+// standard, except that a CR ends no line and is no part of one: no server ends lines by CR alone.
+// The stream arrives in pieces of any length. A Splitter keeps none of them.
 type Splitter struct {
 	sink   Sink
 	state  lineState
-	cr     bool // the last byte is a CR: a LF behind it belongs to the same line end
-	crlf   bool // the stream has ended a line by CR and LF
-	blank  bool // the last line that ended was blank
 	named  bool // the event has a name
 	filled bool // the event has a data line
 	field  [len("event")]byte
@@ -42,32 +39,22 @@ type Splitter struct {
 func New(sink Sink) Splitter { return Splitter{sink: sink} }
 
 // Next reads p to the end of an event, including its blank line, or to the end of p. It returns the
-// number of bytes read, and whether the event has ended. A LF that comes after the CR that ended an
-// event ends that event once more, without a call of EventEnd.
+// number of bytes read, and whether the event has ended.
 func (s *Splitter) Next(p []byte) (n int, ended bool) {
-	if s.cr && s.blank && len(p) > 0 && p[0] == '\n' {
-		s.cr, s.crlf = false, true
-		return 1, true
-	}
-	for i := 0; i < len(p); {
-		c := p[i]
-		if s.cr && c == '\n' {
-			s.cr, s.crlf = false, true
-			i++
-			continue
-		}
-		s.cr = false
-		if c == '\n' || c == '\r' {
-			s.cr = c == '\r'
-			i++
+	for n < len(p) {
+		switch p[n] {
+		case '\r':
+			n++
+		case '\n':
+			n++
 			if s.endLine() {
-				return i, true
+				return n, true
 			}
-			continue
+		default:
+			n = s.line(p, n)
 		}
-		i = s.line(p, i)
 	}
-	return len(p), false
+	return n, false
 }
 
 // line reads p from i until the line or p ends or the state of the line changes.
@@ -133,7 +120,6 @@ var lineFeed = []byte("\n")
 
 // endLine ends the line, and the event if the line is blank.
 func (s *Splitter) endLine() (ended bool) {
-	s.blank = s.state == atLine
 	switch s.state {
 	case inField, afterColon: // a field without a value
 		s.enter()
@@ -164,5 +150,5 @@ func (s *Splitter) Close() {
 
 // Between reports whether another event could begin here.
 func (s *Splitter) Between() bool {
-	return s.state == atLine && !s.filled && !s.named && !(s.cr && s.crlf)
+	return s.state == atLine && !s.filled && !s.named
 }

@@ -11,11 +11,11 @@ const (
 	_       jsonscan.Role = iota
 	askBody               // the whole body
 	askModel
-	askPrompt // the name of a stored prompt, which has a model
-	askModels // that may serve instead: strings, and objects that name one
-	askStream
 	askOptions // stream_options
 	askUsage   // stream_options.include_usage
+	askPrompt  // the name of a stored prompt, which has a model
+	askModels  // that may serve instead: strings, and objects that name one
+	askStream
 	askMaxOutput
 	askOtherMaxOutput // of one of the other models
 	askChoices
@@ -31,7 +31,8 @@ const (
 	readSourceType
 	readSourceData
 
-	lastAsk = askLabel // roles up to here may stand once
+	lastPlace = askUsage // values of roles up to here may be changed
+	lastAsk   = askLabel // roles up to here may stand once
 )
 
 // asked has the meanings of a request. Of several paths to max_output, the first that is stated

@@ -1,10 +1,9 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
-
-	"github.com/headgate/headgate/llm/internal/jsonscan"
 )
 
 const (
@@ -16,37 +15,14 @@ const (
 // UsageBytes is how much longer a body may become by UsageChange.
 const UsageBytes = int64(len(optionsMember) + 1)
 
-// place is the bytes of a value in a body: body[from:to].
+// place is the bytes of a value in a body: body[from:to]. An object has no end.
 type place struct {
 	from, to int
 	kind     byte // as jsonscan.Visitor has it, or 0
-	filled   bool // the object has a member
 }
 
-// places are what a body may be changed at.
-type places struct{ body, options, usage, model place }
-
-// of returns the place of a value with a role, or nil.
-func (p *places) of(role jsonscan.Role) *place {
-	switch role {
-	case askBody:
-		return &p.body
-	case askOptions:
-		return &p.options
-	case askUsage:
-		return &p.usage
-	case askModel:
-		return &p.model
-	}
-	return nil
-}
-
-// set sets the place of a value with a role, unless nothing is changed there.
-func (p *places) set(role jsonscan.Role, at place) {
-	if found := p.of(role); found != nil {
-		*found = at
-	}
-}
+// places are what a body may be changed at, by role.
+type places [lastPlace + 1]place
 
 // Change is a change of one part of a body. The zero value changes nothing.
 type Change struct {
@@ -67,15 +43,16 @@ func (c Change) Undo(body []byte) []byte {
 // UsageChange sets stream_options.include_usage to true in the body that was parsed. Every other
 // byte stays as it is. It changes nothing in a form.
 func (q *Request) UsageChange(body []byte) Change {
-	switch at := &q.at; {
-	case at.usage.kind != 0:
-		return splice(body, at.usage, "true")
-	case at.options.kind == '{':
-		return insert(at.options, usageMember)
-	case at.options.kind != 0:
-		return splice(body, at.options, usageOptions)
-	case at.body.kind != 0:
-		return insert(at.body, optionsMember)
+	options := q.at[askOptions]
+	switch {
+	case q.at[askUsage].kind != 0:
+		return splice(body, q.at[askUsage], "true")
+	case options.kind == '{':
+		return insert(body, options, usageMember)
+	case options.kind != 0:
+		return splice(body, options, usageOptions)
+	case q.at[askBody].kind != 0:
+		return insert(body, q.at[askBody], optionsMember)
 	}
 	return Change{}
 }
@@ -84,15 +61,15 @@ func (q *Request) UsageChange(body []byte) Change {
 // reports false for a form, and for a body that names none.
 func (q *Request) ModelChange(body []byte, model string) (Change, bool) {
 	name, err := json.Marshal(model)
-	if err != nil || q.at.model.kind == 0 {
+	if err != nil || q.at[askModel].kind == 0 {
 		return Change{}, false
 	}
-	return splice(body, q.at.model, string(name)), true
+	return splice(body, q.at[askModel], string(name)), true
 }
 
 // insert adds a member at the beginning of an object.
-func insert(at place, member string) Change {
-	if at.filled {
+func insert(body []byte, at place, member string) Change {
+	if rest := bytes.TrimLeft(body[at.from+1:], " \t\r\n"); rest[0] != '}' {
 		member += ","
 	}
 	return Change{from: at.from + 1, new: member}

@@ -171,9 +171,6 @@ func (p *requestParser) fail(s *jsonscan.Scanner, format string, args ...any) {
 // Key refuses a member that comes twice, since servers disagree on which one counts. It refuses one
 // in another case, since only some servers ignore it.
 func (p *requestParser) Key(s *jsonscan.Scanner, n *node) {
-	if at := p.request.at.of(n.Role); at != nil {
-		at.filled = true
-	}
 	if s.Depth() > maxWatched {
 		return
 	}
@@ -196,7 +193,9 @@ func (p *requestParser) Begin(s *jsonscan.Scanner, n *node, kind byte) {
 	if n.Watch && s.Depth() <= maxWatched {
 		p.seen[s.Depth()-1] = 0
 	}
-	p.request.at.set(n.Role, place{from: s.Offset(), kind: kind})
+	if n.Role <= lastPlace {
+		p.request.at[n.Role] = place{from: s.Offset(), kind: kind}
+	}
 	switch n.Role {
 	case askBody:
 		if kind != '{' {
@@ -222,9 +221,6 @@ func (p *requestParser) Begin(s *jsonscan.Scanner, n *node, kind byte) {
 // End implements jsonscan.Visitor.
 func (p *requestParser) End(s *jsonscan.Scanner, n *node) {
 	q := &p.request
-	if at := q.at.of(n.Role); at != nil {
-		at.to = s.Offset() + 1
-	}
 	switch n.Role {
 	case askModels:
 		if n.Key == "" && !p.named {
@@ -248,7 +244,9 @@ func (p *requestParser) End(s *jsonscan.Scanner, n *node) {
 // Scalar implements jsonscan.Visitor.
 func (p *requestParser) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
 	q := &p.request
-	q.at.set(n.Role, place{from: s.Start(), to: s.Offset() + 1, kind: kind})
+	if n.Role <= lastPlace {
+		q.at[n.Role] = place{from: s.Start(), to: s.Offset(), kind: kind}
+	}
 	switch n.Role {
 	case askBody:
 		p.fail(s, "it is no object")

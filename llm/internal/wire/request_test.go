@@ -324,7 +324,7 @@ func fuzzResponses(f *testing.F, contentType string) {
 	f.Add([]byte(`[A00{"message":{"content":"00"000`), uint8(slices.Index(wire.Formats, wire.Ollama)), uint16(5))
 	f.Add([]byte(`{"a":0 A00{"message":{"content":"00"000`), uint8(slices.Index(wire.Formats, wire.Ollama)), uint16(5))
 	f.Add([]byte(`{"usage":{}} {`), uint8(0), uint16(1))
-	f.Add([]byte("\ufeffdata\r\rdata: {\"choices\":[],\ndata:\"usage\":{}}\r\n\r\n:x\n\n"), uint8(0), uint16(3))
+	f.Add([]byte("\ufeffdata\n\r\ndata: {\"choices\":[],\ndata:\"usage\":{}}\r\n\r\n:x\n\n"), uint8(0), uint16(3))
 	f.Fuzz(func(t *testing.T, body []byte, which uint8, step uint16) {
 		format := wire.Formats[int(which)%len(wire.Formats)]
 		var first wire.Response
