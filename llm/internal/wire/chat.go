@@ -5,7 +5,7 @@ package wire
 var OpenAIChat = formatOf(Table{
 	Name: "openai-chat",
 	Routes: []Route{
-		{Path: "/openai/deployments/**/chat/completions"}, {Path: "/engines/**/chat/completions"},
+		{Path: "/openai/deployments/*/chat/completions"}, {Path: "/engines/*/chat/completions"},
 		{Path: "/chat/completions"},
 	},
 	Request: with(conversation, map[string]string{

@@ -4,7 +4,7 @@ package wire
 var OpenAICompletions = formatOf(Table{
 	Name: "openai-completions",
 	Routes: []Route{
-		{Path: "/openai/deployments/**/completions"}, {Path: "/engines/**/completions"},
+		{Path: "/openai/deployments/*/completions"}, {Path: "/engines/*/completions"},
 		{Path: "/completions"},
 	},
 	Request: map[string]string{

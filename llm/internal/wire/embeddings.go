@@ -4,7 +4,7 @@ package wire
 var OpenAIEmbeddings = formatOf(Table{
 	Name: "openai-embeddings",
 	Routes: []Route{
-		{Path: "/openai/deployments/**/embeddings"}, {Path: "/embeddings"},
+		{Path: "/openai/deployments/*/embeddings"}, {Path: "/embeddings"},
 	},
 	Request:  map[string]string{"model": "model", "tokens": "input.**"},
 	Response: with(usageAt(usagePlaces), map[string]string{"error": "error", "object": "object"}),

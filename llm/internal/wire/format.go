@@ -42,8 +42,8 @@ type Table struct {
 	Errors     Errors
 }
 
-// Route is the end of a path. A * stands for the model, one element of the path or a part of it, and
-// ** for one of any number of elements.
+// Route is the end of a path. A * stands for the model: any number of elements of the path, or a part
+// of one.
 type Route struct {
 	Path   string
 	Stream bool // the response is a stream, whatever the body says
@@ -125,23 +125,19 @@ func (f *Format) match(path string) (r *Route, from, to int) {
 	return nil, 0, 0
 }
 
+// match returns where a path names the model of a route, if it is one of the route.
 func (r *Route) match(path string) (from, to int, ok bool) {
 	before, after, named := strings.Cut(r.Path, "*")
 	if !named {
 		return 0, 0, endsWith(path, r.Path)
 	}
-	after, deep := strings.CutPrefix(after, "*")
 	if !endsWith(path, after) {
 		return 0, 0, false
 	}
 	to = len(path) - len(after)
-	if deep {
-		from = strings.Index(strings.ToLower(path[:to]), strings.ToLower(before)) + len(before)
-		// Docker's runner has the model in the body, and /engines/llama.cpp/v1 in the path.
-		return from, to, from >= len(before) && from < to && !endsWith("/"+path[from:to], "/v1")
-	}
-	from = strings.LastIndexByte(path[:to], '/') + 1
-	return from, to, from < to && endsWith(path[:from], before)
+	from = strings.LastIndex(strings.ToLower(path[:to]), strings.ToLower(before)) + len(before)
+	// Docker's runner has the model in the body, and /engines/llama.cpp/v1 in the path.
+	return from, to, from >= len(before) && from < to && !endsWith("/"+path[from:to], "/v1")
 }
 
 // endsWith ignores case, as some servers do.
@@ -198,9 +194,6 @@ func (f *Format) route(paths [2]string) (path string, r *Route, from, to int) {
 // pathOf returns the one spelling of a path. A slash that the client has escaped stays escaped,
 // since the name of a model may have one.
 func pathOf(u *url.URL) string {
-	if u.RawPath == "" && plain(u.Path) {
-		return u.Path
-	}
 	var elements []string
 	for escaped := range strings.SplitSeq(u.EscapedPath(), "/") {
 		escaped, _, _ = strings.Cut(escaped, ";") // Java's servers read parameters behind it
@@ -208,14 +201,6 @@ func pathOf(u *url.URL) string {
 		elements = append(elements, url.PathEscape(strings.TrimSpace(element)))
 	}
 	return path.Clean("/" + strings.Join(elements, "/"))
-}
-
-// plain reports whether a path is the only spelling of itself, as almost all are.
-func plain(p string) bool {
-	return strings.HasPrefix(p, "/") && path.Clean(p) == p && strings.IndexFunc(p, func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
-			strings.ContainsRune("/-_.", c))
-	}) < 0
 }
 
 // with returns a table of paths with further ones, which replace those of the same meaning.

@@ -4,8 +4,8 @@ package wire
 var OpenAIImages = formatOf(Table{
 	Name: "openai-images",
 	Routes: []Route{
-		{Path: "/openai/deployments/**/images/generations"}, {Path: "/images/generations"},
-		{Path: "/openai/deployments/**/images/edits"}, {Path: "/images/edits"},
+		{Path: "/openai/deployments/*/images/generations"}, {Path: "/images/generations"},
+		{Path: "/openai/deployments/*/images/edits"}, {Path: "/images/edits"},
 	},
 	Request: map[string]string{
 		"model": "model", "stream": "stream", "choices": "n", "text": "prompt",

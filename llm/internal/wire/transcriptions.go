@@ -5,8 +5,8 @@ package wire
 var OpenAITranscriptions = formatOf(Table{
 	Name: "openai-transcription",
 	Routes: []Route{
-		{Path: "/openai/deployments/**/audio/transcriptions"}, {Path: "/audio/transcriptions"},
-		{Path: "/openai/deployments/**/audio/translations"}, {Path: "/audio/translations"},
+		{Path: "/openai/deployments/*/audio/transcriptions"}, {Path: "/audio/transcriptions"},
+		{Path: "/openai/deployments/*/audio/translations"}, {Path: "/audio/translations"},
 	},
 	Request: map[string]string{"model": "model", "stream": "stream", "text": "prompt"},
 	Response: with(usageAt(usagePlaces), map[string]string{
