@@ -221,14 +221,10 @@ func TestScannerTellsPieces(t *testing.T) {
 }
 
 func TestScannerBoundsDepth(t *testing.T) {
-	nested := func(n int) []byte {
-		return []byte(strings.Repeat("[", n) + strings.Repeat("]", n))
-	}
-	if _, ok := record(everything(), nested(jsonscan.MaxDepth)); !ok {
-		t.Errorf("depth %d was refused", jsonscan.MaxDepth)
-	}
-	if _, ok := record(everything(), nested(jsonscan.MaxDepth+1)); ok {
-		t.Errorf("depth %d was accepted", jsonscan.MaxDepth+1)
+	for n, want := range map[int]bool{jsonscan.MaxDepth: true, jsonscan.MaxDepth + 1: false} {
+		doc := []byte(strings.Repeat("[", n) + strings.Repeat("]", n))
+		_, ok := record(everything(), doc)
+		gatetest.Equal(t, ok, want, "depth %d: accepted", n)
 	}
 }
 
