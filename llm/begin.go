@@ -13,12 +13,12 @@ import (
 )
 
 // begin reads a request and estimates it.
-func (m *Meter) begin(w http.ResponseWriter, r *http.Request, f *wire.Format) (x *call, fault *wire.Fault) {
+func (m *Meter) begin(w http.ResponseWriter, r *http.Request, t wire.Target) (x *call, fault *wire.Fault) {
 	if !plain(r.Header) {
 		return nil, invalid(http.StatusUnsupportedMediaType, "invalid_request",
 			"The body must be UTF-8 without a Content-Encoding.")
 	}
-	body, fault := m.read(w, r, f)
+	body, fault := m.read(w, r, t.Format)
 	if fault != nil {
 		return nil, fault
 	}
@@ -27,7 +27,7 @@ func (m *Meter) begin(w http.ResponseWriter, r *http.Request, f *wire.Format) (x
 			body.drop()
 		}
 	}()
-	x, err := m.open(r, f, body.rest)
+	x, err := m.open(r, t, body.rest)
 	if err != nil {
 		return nil, malformed(err)
 	}
@@ -40,8 +40,8 @@ func (m *Meter) begin(w http.ResponseWriter, r *http.Request, f *wire.Format) (x
 var errUnknownModel = errors.New("llm: unknown model")
 
 // open reads what a body asks for and estimates it.
-func (m *Meter) open(r *http.Request, f *wire.Format, body []byte) (*call, error) {
-	q, err := wire.ParseRequest(f, r, body)
+func (m *Meter) open(r *http.Request, t wire.Target, body []byte) (*call, error) {
+	q, err := wire.ParseRequest(t, r.Header, body)
 	if err != nil {
 		return nil, err
 	}

@@ -90,19 +90,19 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // admit returns the call of a request that may go on to the next handler. It answers all others,
 // and returns nil.
 func (h *handler) admit(w http.ResponseWriter, r *http.Request) *call {
-	f := wire.FormatOf(r, h.meter.formats)
-	if f == nil {
+	t, ok := wire.Find(r, h.meter.routes)
+	if !ok {
 		h.meter.cfg.Other.ServeHTTP(w, r)
 		return nil
 	}
-	x, fault := h.meter.begin(w, r, f)
+	x, fault := h.meter.begin(w, r, t)
 	if fault != nil {
-		fault.Write(w, f.Errors())
+		fault.Write(w, t.Format.Errors())
 		return nil
 	}
 	x.given, x.guarded = r, r.WithContext(context.WithValue(r.Context(), callKey{}, x))
 	x.replaceBody(x.guarded)
-	if !x.ask(w, h.guards[f]) {
+	if !x.ask(w, h.guards[t.Format]) {
 		return nil
 	}
 	return x

@@ -31,13 +31,14 @@ func (m *Meter) downgrade(r *http.Request, denied *nethttp.Admission) bool {
 		change, ok = x.request.ModelChange(body, name)
 		body = change.Apply(body)
 	}
-	if x.request.InPath && ok {
-		at.URL, ok = x.request.Format.SetModel(r.URL, name)
-	}
 	if !ok {
 		return false
 	}
-	next, err := m.open(&at, x.request.Format, body)
+	if x.request.InPath {
+		at.URL = x.request.SetModel(r.URL, name)
+	}
+	target, _ := wire.Find(&at, m.routes)
+	next, err := m.open(&at, target, body)
 	if err != nil {
 		return false
 	}

@@ -72,19 +72,18 @@ func (f Format) String() string {
 	return f.wire.String()
 }
 
-// formatsOf returns the formats of further routes and those that a Meter knows.
-func formatsOf(further []Route) []*wire.Format {
-	var all []*wire.Format
+// routesOf returns further routes and those that a Meter knows.
+func routesOf(further []Route) (all []wire.Route) {
 	for _, r := range further {
-		all = append(all, r.Format.wire.At(wire.Route{Path: r.Path, Stream: r.Stream}))
+		all = append(all, wire.Route{Path: r.Path, Format: r.Format.wire, Stream: r.Stream})
 	}
-	return append(all, wire.Formats...)
+	return append(all, wire.Routes...)
 }
 
 // FormatOf derives the format of a POST from the end of its path, such as /chat/completions. It
 // ignores case and trailing slashes, as some servers do. It reports false for any other request,
 // and for the paths of Config.Routes.
 func FormatOf(r *http.Request) (Format, bool) {
-	f := wire.FormatOf(r, wire.Formats)
-	return Format{f}, f != nil
+	t, ok := wire.Find(r, wire.Routes)
+	return Format{t.Format}, ok
 }

@@ -163,7 +163,7 @@ func (p *pacedBody) Read(b []byte) (int, error) {
 
 // bodyKey returns whose share of the bodies a request takes. Its functions know no model yet.
 func (m *Meter) bodyKey(r *http.Request, f *wire.Format) (key string) {
-	x := &call{pricing: pricing{meter: m}, request: wire.Request{Format: f}}
+	x := &call{pricing: pricing{meter: m}, request: wire.Request{Target: wire.Target{Format: f}}}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, x))
 	if m.cfg.Guard.Scope != nil {
 		key, _ = m.cfg.Guard.Scope(r)

@@ -35,7 +35,7 @@ import (
 // estimated input and the output cap. A Meter asks the server for gzip at most.
 type Meter struct {
 	cfg     Config
-	formats []*wire.Format // in the order in which they are asked for a path
+	routes  []wire.Route // in the order in which they are asked for a path
 	guards  map[*wire.Format]*nethttp.Guard
 	budgets *nethttp.Guard     // without the other rules, for running charges
 	own     map[string]*learnt // of Config.Models
@@ -54,7 +54,7 @@ func New(cfg Config) (*Meter, error) {
 	}
 	m := newMeter(cfg)
 	rules := m.rules()
-	for _, f := range m.formats {
+	for _, f := range wire.Formats {
 		guard := cfg.Guard
 		if guard.Dialect == nil {
 			guard.Dialect = dialectOf(f, cfg.RetryWithin)
@@ -83,7 +83,7 @@ func New(cfg Config) (*Meter, error) {
 // newMeter returns a Meter without its guards, for a complete configuration.
 func newMeter(cfg Config) *Meter {
 	m := &Meter{
-		cfg: cfg, formats: formatsOf(cfg.Routes), guards: make(map[*wire.Format]*nethttp.Guard),
+		cfg: cfg, routes: routesOf(cfg.Routes), guards: make(map[*wire.Format]*nethttp.Guard),
 		own: make(map[string]*learnt, len(cfg.Models)),
 	}
 	m.bodies.most, m.bodies.by = cfg.MaxBodies+wire.UsageBytes, make(map[string]int64)

@@ -179,7 +179,7 @@ func TestModelChange(t *testing.T) {
 		}
 		after += space.Draw(t, "space") + "}" + space.Draw(t, "space")
 		body := before + name + after
-		q, err := wire.ParseRequest(wire.OpenAIChat, httptest.NewRequest(http.MethodPost, "/", nil), []byte(body))
+		q, err := wire.ParseRequest(wire.Target{Format: wire.OpenAIChat}, nil, []byte(body))
 		change, ok := q.ModelChange([]byte(body), `small "1"`)
 		got := change.Apply([]byte(body))
 		if want := before + `"small \"1\""` + after; err != nil || !ok || string(got) != want {

@@ -83,15 +83,15 @@ func NewOutbound(cfg OutboundConfig) (*Outbound, error) {
 // back so that it can be sent again. A body that is malformed, encoded or too long is sent
 // unmeasured, and so is one that names no model, because it may name a stored prompt.
 func (o *Outbound) Measure(r *http.Request) (outbound.Measure, error) {
-	f := wire.FormatOf(r, o.meter.formats)
-	if f == nil {
+	t, ok := wire.Find(r, o.meter.routes)
+	if !ok {
 		return nil, nil
 	}
 	body, whole, err := o.read(r)
 	if err != nil || !whole {
 		return nil, err
 	}
-	x, err := o.meter.open(r, f, body)
+	x, err := o.meter.open(r, t, body)
 	if err != nil {
 		replay(r, body, false)
 		return nil, nil
@@ -99,7 +99,7 @@ func (o *Outbound) Measure(r *http.Request) (outbound.Measure, error) {
 	q := &x.request
 	if o.cfg.CountsCap {
 		x.estimate.Output = x.guess.output
-		if q.MaxOutput > 0 && f.HasOutput() {
+		if q.MaxOutput > 0 && t.Format.HasOutput() {
 			x.estimate.Output = q.MaxOutput * q.Choices
 		}
 	}

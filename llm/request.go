@@ -72,7 +72,7 @@ func (x *call) asks() Request {
 
 func requestOf(q *wire.Request) Request {
 	return Request{
-		Format: Format{q.Format.Base()}, Model: q.Model, Stream: q.Stream, MaxOutput: q.MaxOutput,
+		Format: Format{q.Format}, Model: q.Model, Stream: q.Stream, MaxOutput: q.MaxOutput,
 		Choices: q.Choices, PromptBytes: q.PromptBytes, Files: q.Files,
 	}
 }

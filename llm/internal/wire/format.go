@@ -4,7 +4,6 @@
 package wire
 
 import (
-	"cmp"
 	"maps"
 	"net/http"
 	"net/url"
@@ -21,8 +20,7 @@ import (
 // the end for everything below. The meanings are the keys of asked and told.
 type Table struct {
 	Name   string
-	Routes []Route
-	Except []string // paths of routes that are none of the format's
+	Routes []Route // whose Format is this one
 	// Request has the paths of a body, and Response those of a document, of each event of a stream,
 	// and of each element of an array. Headers has the names of headers of the response.
 	Request, Response, Headers map[string]string
@@ -46,13 +44,13 @@ type Table struct {
 // of one.
 type Route struct {
 	Path   string
-	Stream bool // the response is a stream, whatever the body says
+	Format *Format // nil for paths that only look like those of a format
+	Stream bool    // the response is a stream, whatever the body says
 }
 
 // Format is the wire format of a request and of its response: a Table that is ready for use. It
 // never changes.
 type Format struct {
-	base     *Format // if At has made it
 	table    Table
 	request  *node
 	response *node
@@ -86,17 +84,6 @@ func formatOf(t Table) *Format {
 	return f
 }
 
-// At returns the format for the requests of another path.
-func (f *Format) At(r Route) *Format {
-	at := *f
-	at.base = f.Base()
-	at.table.Routes, at.table.Except = []Route{r}, nil
-	return &at
-}
-
-// Base returns the format itself, given one that At has made.
-func (f *Format) Base() *Format { return cmp.Or(f.base, f) }
-
 // String returns a name such as openai-chat.
 func (f *Format) String() string { return f.table.Name }
 
@@ -108,22 +95,6 @@ func (f *Format) Unit() string { return f.table.Unit }
 
 // HasOutput reports whether responses have tokens of output.
 func (f *Format) HasOutput() bool { return !f.table.NoOutput }
-
-// match returns the route of a path, and where the path names the model, if it does.
-func (f *Format) match(path string) (r *Route, from, to int) {
-	for _, other := range f.table.Except {
-		if _, _, ok := (&Route{Path: other}).match(path); ok {
-			return nil, 0, 0
-		}
-	}
-	for i := range f.table.Routes {
-		r := &f.table.Routes[i]
-		if from, to, ok := r.match(path); ok {
-			return r, from, to
-		}
-	}
-	return nil, 0, 0
-}
 
 // match returns where a path names the model of a route, if it is one of the route.
 func (r *Route) match(path string) (from, to int, ok bool) {
@@ -145,50 +116,48 @@ func endsWith(path, end string) bool {
 	return len(path) >= len(end) && strings.EqualFold(path[len(path)-len(end):], end)
 }
 
-// SetModel returns a URL with another model, or false if its path names none.
-func (f *Format) SetModel(u *url.URL, model string) (*url.URL, bool) {
-	path, r, from, to := f.route(spellings(u))
-	if r == nil || from == to {
-		return u, false
+// Target is what the path of a request asks for.
+type Target struct {
+	Format   *Format
+	streams  bool // the response is a stream
+	path     string
+	from, to int // path[from:to] names the model, unless it is empty
+}
+
+// Find derives the target of a POST from the end of its path. It asks the routes in order. It ignores
+// case, empty elements and escapes, and follows dots, as some servers do: a spelling that one of them
+// serves must not pass unread. It reports false for any other request.
+func Find(r *http.Request, routes []Route) (t Target, ok bool) {
+	if r.Method != http.MethodPost || r.URL == nil {
+		return Target{}, false
 	}
-	path = path[:from] + url.PathEscape(model) + path[to:]
+	// Many servers read the path with its slashes unescaped.
+	for _, path := range [...]string{pathOf(r.URL), pathOf(&url.URL{Path: r.URL.Path})} {
+		for _, route := range routes {
+			if from, to, ok := route.match(path); ok {
+				return Target{route.Format, route.Stream, path, from, to}, route.Format != nil
+			}
+		}
+	}
+	return Target{}, false
+}
+
+// model returns the model that the path names, or "".
+func (t *Target) model() string {
+	name, _ := url.PathUnescape(t.path[t.from:t.to]) // which is escaped
+	return name
+}
+
+// SetModel returns the URL of a target whose path names a model, with another model.
+func (t *Target) SetModel(u *url.URL, model string) *url.URL {
+	path := t.path[:t.from] + url.PathEscape(model) + t.path[t.to:]
 	if strings.HasSuffix(u.Path, "/") {
 		path += "/"
 	}
 	changed := *u
 	changed.Path, _ = url.PathUnescape(path) // which is escaped
 	changed.RawPath = path
-	return &changed, true
-}
-
-// FormatOf derives the format of a POST from the end of its path. It asks the formats in order. It
-// ignores case, empty elements and escapes, and follows dots, as some servers do: a spelling that
-// one of them serves must not pass unread. It returns nil for any other request.
-func FormatOf(r *http.Request, formats []*Format) *Format {
-	if r.Method != http.MethodPost || r.URL == nil {
-		return nil
-	}
-	paths := spellings(r.URL)
-	for _, f := range formats {
-		if _, route, _, _ := f.route(paths); route != nil {
-			return f
-		}
-	}
-	return nil
-}
-
-// spellings returns the path of a URL as it is, and with its slashes unescaped, as many servers
-// read it.
-func spellings(u *url.URL) [2]string { return [...]string{pathOf(u), pathOf(&url.URL{Path: u.Path})} }
-
-// route returns the one of two spellings that has a route, and what match does.
-func (f *Format) route(paths [2]string) (path string, r *Route, from, to int) {
-	for _, path = range paths {
-		if r, from, to = f.match(path); r != nil {
-			break
-		}
-	}
-	return path, r, from, to
+	return &changed
 }
 
 // pathOf returns the one spelling of a path. A slash that the client has escaped stays escaped,

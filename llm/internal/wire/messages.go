@@ -8,10 +8,6 @@ var AnthropicMessages = formatOf(Table{
 		{Path: "/publishers/anthropic/models/*:rawPredict"},
 		{Path: "/publishers/anthropic/models/*:streamRawPredict", Stream: true},
 	},
-	Except: []string{
-		"/models/count-tokens:rawPredict", // which is free
-		"/threads/*/messages",             // of OpenAI's assistants
-	},
 	Request: with(conversation, map[string]string{
 		"max_output": "max_tokens",
 		"choices":    "",

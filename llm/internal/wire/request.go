@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -29,7 +28,7 @@ const storedPrompt = "prompt:"
 
 // Request is what a request asks for.
 type Request struct {
-	Format      *Format
+	Target
 	Model       string   // 1 to 256 bytes of UTF-8, as the client spells it
 	Models      []string // all that may serve: Model, and what the body names beside it
 	InPath      bool     // the path names Model, and the body need not
@@ -64,20 +63,18 @@ func (q *Request) HidesUsage() bool {
 	return q.Format.table.AsksUsage && q.Stream && !q.AsksUsage
 }
 
-// ParseRequest reads a request of a format in one pass over its body. Every error is an ErrRequest.
-func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
-	p := requestParser{body: body}
-	p.request.Stream = f.table.Streams
-	path, route, from, to := f.route(spellings(r.URL))
+// ParseRequest reads a request of a target in one pass over its body. Every error is an ErrRequest.
+func ParseRequest(t Target, h http.Header, body []byte) (Request, error) {
+	f := t.Format
+	p := requestParser{body: body, request: Request{Target: t, Stream: f.table.Streams}}
 	var err error
-	if boundary := boundaryOf(r.Header); boundary != "" {
+	if boundary := boundaryOf(h); boundary != "" {
 		err = p.form(f, boundary)
 	} else {
 		err = p.document(f)
 	}
 	q := p.request
-	if from < to {
-		model, _ := url.PathUnescape(path[from:to]) // which is escaped
+	if model := t.model(); model != "" {
 		q.Models, q.InPath = []string{model}, true
 		if fault := faultOfModel(model); err == nil && fault != "" {
 			err = fmt.Errorf("%w: %s", ErrRequest, fault)
@@ -98,7 +95,7 @@ func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
 		return Request{}, fmt.Errorf("%w: it names more than %d models", ErrRequest, maxModels)
 	}
 	q.Model = q.Models[0] // a server that reads several places goes by the path
-	q.Format, q.Stream = f, q.Stream || route != nil && route.Stream
+	q.Stream = q.Stream || t.streams
 	q.Choices = max(q.Choices, 1)
 	q.usePieces(f.table.Unit, int64(len(body)))
 	for _, n := range p.caps {

@@ -2,7 +2,6 @@ package wire_test
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -45,9 +44,11 @@ func TestRequests(t *testing.T) {
 			}
 			body = strings.ReplaceAll(body, "IMAGE", strings.Repeat("iVBORw0KGgo", 100_000))
 			at := slices.IndexFunc(wire.Formats, func(f *wire.Format) bool { return f.String() == c.Format })
-			r := httptest.NewRequest(http.MethodPost, cmp.Or(c.Path, "/"), nil)
-			r.Header.Set("Content-Type", c.Type)
-			got, err := wire.ParseRequest(wire.Formats[at], r, []byte(body))
+			target := wire.Target{Format: wire.Formats[at]}
+			if c.Path != "" {
+				target, _ = wire.Find(httptest.NewRequest(http.MethodPost, c.Path, nil), wire.Routes)
+			}
+			got, err := wire.ParseRequest(target, http.Header{"Content-Type": {c.Type}}, []byte(body))
 			if c.Fault != "" {
 				if !errors.Is(err, wire.ErrRequest) || !strings.Contains(err.Error(), c.Fault) || !strings.HasPrefix(err.Error(), "llm: ") {
 					t.Errorf("error %v, want one with %q", err, c.Fault)
@@ -63,7 +64,7 @@ func TestRequests(t *testing.T) {
 
 // parse reads the body of a request whose path names no model.
 func parse(f *wire.Format, body []byte) (wire.Request, error) {
-	return wire.ParseRequest(f, httptest.NewRequest(http.MethodPost, "/", nil), body)
+	return wire.ParseRequest(wire.Target{Format: f}, nil, body)
 }
 
 // A change has one part of the body, and can be undone.
@@ -184,7 +185,7 @@ func TestTokensOfNumbers(t *testing.T) {
 	}
 }
 
-func TestFormatOf(t *testing.T) {
+func TestFind(t *testing.T) {
 	for want, paths := range map[*wire.Format][]string{
 		wire.OpenAIChat: {
 			"/v1/chat/completions", "/openai/deployments/x/chat/completions?api-version=1",
@@ -225,8 +226,9 @@ func TestFormatOf(t *testing.T) {
 			if !found {
 				method, target = http.MethodPost, path
 			}
-			if got := wire.FormatOf(httptest.NewRequest(method, target, http.NoBody), wire.Formats); got != want {
-				t.Errorf("%s: %v, want %v", path, got, want)
+			got, ok := wire.Find(httptest.NewRequest(method, target, http.NoBody), wire.Routes)
+			if got.Format != want || ok != (want != nil) {
+				t.Errorf("%s: %v, want %v", path, got.Format, want)
 			}
 		}
 	}
@@ -250,10 +252,11 @@ func samples(t testing.TB) []sample {
 		s := sample{name: filepath.Base(dir), header: make(http.Header)}
 		var q struct{ Method, Path string }
 		gatetest.NoError(t, json.Unmarshal(readFile(t, dir, "request.json"), &q))
-		s.format = wire.FormatOf(httptest.NewRequest(q.Method, q.Path, nil), wire.Formats)
-		if s.format == nil {
+		target, ok := wire.Find(httptest.NewRequest(q.Method, q.Path, nil), wire.Routes)
+		if !ok {
 			continue
 		}
+		s.format = target.Format
 		for line := range strings.Lines(string(readFile(t, dir, "headers.txt"))) {
 			if name, value, ok := strings.Cut(line, ":"); ok {
 				s.header.Set(name, strings.TrimSpace(value))
@@ -280,7 +283,7 @@ func TestEveryPrefix(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			input, shown := int64(0), int64(0)
 			for cut := 0; cut <= len(s.body); cut += 1 + len(s.body)/1000 { // a long one at every other byte, or so
-				tap := wire.NewTap(&wire.Request{Format: s.format}, s.header, false)
+				tap := wire.NewTap(&wire.Request{Target: wire.Target{Format: s.format}}, s.header, false)
 				_, _ = tap.Write(s.body[:cut], false, nil)
 				_ = tap.Close(cut%5 == 0, nil)
 				o := tap.Response()
@@ -381,11 +384,11 @@ func FuzzRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte, which uint8, form bool) {
 		format := wire.Formats[int(which)%len(wire.Formats)]
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		h := make(http.Header)
 		if form {
-			r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+			h.Set("Content-Type", "multipart/form-data; boundary=b")
 		}
-		q, err := wire.ParseRequest(format, r, body)
+		q, err := wire.ParseRequest(wire.Target{Format: format}, h, body)
 		switch {
 		case err != nil:
 			if !errors.Is(err, wire.ErrRequest) {

@@ -65,7 +65,7 @@ func newTap(f *wire.Format, contentType, encoding string, hide bool) *wire.Tap {
 	h := make(http.Header)
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Encoding", encoding)
-	return wire.NewTap(&wire.Request{Format: f}, h, hide)
+	return wire.NewTap(&wire.Request{Target: wire.Target{Format: f}}, h, hide)
 }
 
 // without removes the events that contain mark.
