@@ -92,20 +92,20 @@ func (m *Meter) rules() []nethttp.Rule {
 	return rules
 }
 
-// chargesOf returns the charges of more tokens of output than are charged, one for each budget that
-// counts output.
-func (m *Meter) chargesOf(r *http.Request, x *call, tokens int64) ([]core.Charge, error) {
+// chargesOf returns what that much output costs beyond what is charged, for each budget that counts
+// output.
+func (m *Meter) chargesOf(r *http.Request, x *call, output int64) ([]core.Charge, error) {
 	all, err := m.budgets.Charges(r)
 	if err != nil {
 		return nil, err
 	}
-	before, after := x.expected(x.estimate), x.expected(x.estimate)
-	before.Usage.Output, after.Usage.Output = x.reserved, x.reserved+tokens
+	bill := x.expected(x.estimate)
+	bill.Usage.Output = output
 	var charges []core.Charge
 	for _, c := range all {
 		unit := c.Policy.Unit()
-		c.Cost = x.units(unit, &after) - x.units(unit, &before)
-		if c.Clamp = false; c.Cost > 0 {
+		c.Cost, c.Clamp = x.units(unit, &bill)-x.held(c.Policy), false
+		if c.Cost > 0 && unit != core.UnitInputTokens {
 			charges = append(charges, c)
 		}
 	}

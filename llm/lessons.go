@@ -9,7 +9,6 @@ import (
 type lessons struct {
 	input  ratio // tokens of the prompt to the guess
 	output ratio // tokens of the output to the cap
-	text   ratio // tokens of the output to the text seen of a stream
 }
 
 // learnt returns the lessons of the model. Models that have no entry share theirs, so that clients
@@ -31,9 +30,6 @@ func (x *call) learn(used Usage) {
 		l.input.learn(used.prompt().Total(), x.guess.input, mostInput)
 	}
 	l.output.learn(used.Output, x.guess.output, mostOutput)
-	if o := x.tap.Response(); x.request.Stream {
-		l.text.learn(used.Output, o.TextTokens(), mostOutput)
-	}
 }
 
 // ratio is the number of actual tokens for a guessed one. The zero value is 1. It is safe for

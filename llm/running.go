@@ -3,16 +3,14 @@ package llm
 import (
 	"context"
 	"net/http"
-	"sort"
 
 	"github.com/headgate/headgate/adapters/nethttp"
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/llm/internal/wire"
 )
 
-// pay notes what the guard has charged, and the output that this pays for: less than the estimate
-// if a budget has lowered it to its limit. Later calls do nothing. The first byte of a response does
-// not wait for it.
+// pay notes what the guard has charged, and the output that this pays for at least: none if a budget
+// has lowered the estimate to its limit. Later calls do nothing. The first byte of a response does not
+// wait for it.
 func (x *call) pay(ctx context.Context) {
 	if x.counted {
 		return
@@ -23,34 +21,16 @@ func (x *call) pay(ctx context.Context) {
 		return
 	}
 	budgets := x.meter.cfg.Budgets
-	x.paid = make([]int64, len(budgets))
-	lowered, expected := false, x.expected(x.estimate)
+	x.paid, x.reserved = make([]int64, len(budgets)), x.estimate.Output
+	expected := x.expected(x.estimate)
 	for i, b := range budgets {
 		x.paid[i] = x.units(b.Policy.Unit(), &expected)
 		for _, result := range a.Decision().Results() {
 			if result.Policy == b.Policy && result.Limit > 0 && result.Limit < x.paid[i] {
-				x.paid[i], lowered = result.Limit, true
+				x.paid[i], x.reserved = result.Limit, 0
 			}
 		}
 	}
-	x.reserved = x.estimate.Output
-	if lowered {
-		most := int(min(x.estimate.Output, wire.MaxTokens))
-		x.reserved = int64(sort.Search(most, func(n int) bool { return !x.paysFor(int64(n) + 1) }))
-	}
-}
-
-// paysFor reports whether the guard has charged every budget enough for that much output.
-func (x *call) paysFor(output int64) bool {
-	b := x.expected(x.estimate)
-	b.Usage.Output = output
-	for i, budget := range x.meter.cfg.Budgets {
-		unit := budget.Policy.Unit()
-		if unit != core.UnitInputTokens && x.units(unit, &b) > x.paid[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // chargeRunning charges a stream for the output beyond what it has paid for.
@@ -79,7 +59,7 @@ func (x *call) chargeRunning(r *http.Request) {
 // charge charges a stream for more tokens of output. It reports false if a budget denies them and
 // it is not the last try.
 func (x *call) charge(r *http.Request, more int64, last bool) bool {
-	charges, err := x.meter.chargesOf(r, x, more)
+	charges, err := x.meter.chargesOf(r, x, x.reserved+more)
 	if err != nil || len(charges) == 0 {
 		x.reserved += more
 		return true // it is a debt at the end
@@ -99,25 +79,11 @@ func (x *call) charge(r *http.Request, more int64, last bool) bool {
 	return true
 }
 
-// seen returns the output of the response so far, corrected by the learnt ratio. Only running
-// charges use it: other tenants' requests have taught the ratio, so no settlement may.
+// seen returns the output of a response so far: by its text, but no more than the request's own cap,
+// which the server obeys. It is at least a token for each event with text, and what the response has
+// stated.
 func (x *call) seen(o *wire.Response) int64 {
-	text := o.TextTokens()
-	return x.capped(o, max(text, x.learnt().text.of(text)))
-}
-
-// shown returns the output of the response so far, not corrected.
-func (x *call) shown() int64 {
-	if x.tap == nil {
-		return 0
-	}
-	o := x.tap.Response()
-	return x.capped(&o, o.TextTokens())
-}
-
-// capped lowers a number of tokens to the request's own cap, which the server obeys. It returns at
-// least a token for each event with text, and what the response has stated.
-func (x *call) capped(o *wire.Response, tokens int64) int64 {
+	tokens := o.TextTokens()
 	if most := x.request.MaxOutput * x.request.Choices; most > 0 {
 		tokens = min(tokens, most)
 	}

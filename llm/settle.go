@@ -56,7 +56,7 @@ func (x *call) outcome() (Outcome, Bill) {
 	if !o.Complete {
 		bill.Stated = Money{} // it is not of the whole response
 	}
-	seen.Output = x.shown()
+	seen.Output = x.seen(&o)
 	if x.aborted || x.ended || o.Failed || !x.read(&o) {
 		return OutcomeCut, bill
 	}
