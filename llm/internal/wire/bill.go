@@ -10,8 +10,8 @@ import (
 
 // bill is what the response says of its price, besides the usage of its model.
 type bill struct {
-	units     []unit // at most maxUnits
-	otherwise unit   // that counts if no tokens are stated
+	units     map[string]int64 // whose names are those of the table
+	otherwise unit             // that counts if no tokens are stated
 	items     items
 	cited     bool  // the answer cites a page of the web
 	calls     int64 // of all tools that the server has run
@@ -30,21 +30,17 @@ type unit struct {
 }
 
 const (
-	maxUnits   = 16 // kinds of pieces
 	maxOthers  = 16 // further models of one response
 	maxQueries = 64 // searches of one event
 )
 
-// set sets the number of pieces of a unit, unless there are too many units or it is 0: a zero erases
-// nothing.
+// set sets the number of pieces of a unit, unless it is 0: a zero erases nothing.
 func (b *bill) set(name string, n int64) {
-	i := slices.IndexFunc(b.units, func(u unit) bool { return u.name == name })
-	switch {
-	case n == 0:
-	case i >= 0:
-		b.units[i].n = n
-	case len(b.units) < maxUnits:
-		b.units = append(b.units, unit{name, n})
+	if b.units == nil {
+		b.units = make(map[string]int64)
+	}
+	if n != 0 {
+		b.units[name] = n
 	}
 }
 
@@ -148,8 +144,8 @@ func (b *bill) pieces(tokens bool) (all map[string]int64) {
 	if !tokens {
 		add(b.otherwise.name, b.otherwise.n)
 	}
-	for _, u := range b.units {
-		add(u.name, u.n)
+	for name, n := range b.units {
+		add(name, n)
 	}
 	if b.cited && all[webSearch] == 0 {
 		add(webSearch, 1)
