@@ -32,15 +32,15 @@ type priceEntry struct {
 	name  string
 }
 
-func newPriceList(files []pricefile.File, providers []string) *priceList {
+func newPriceList(files []priceFile, providers []string) *priceList {
 	l := &priceList{
 		models: make(map[string]*learnt), known: make(map[string]*learnt),
 		unclear: make(map[string]bool),
 	}
 	aliases := make(map[string][]priceEntry)
 	for _, f := range files {
-		l.unread = append(l.unread, f.Unread...)
-		for _, e := range f.Entries {
+		l.unread = append(l.unread, f.read.Unread...)
+		for _, e := range f.read.Entries {
 			rank := slices.Index(providers, e.Provider)
 			if rank < 0 && providers != nil {
 				continue

@@ -45,11 +45,26 @@ func (*PricesEvent) EventName() string { return "prices" }
 type Prices struct {
 	cfg     PricesConfig
 	current atomic.Pointer[priceList]
-	files   []watch.File
-	read    []pricefile.File // of each file
-	trouble string           // the error that was last told
+	files   []priceFile
+	trouble string // the error that was last told
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+}
+
+// priceFile is a file, and what was last read of it.
+type priceFile struct {
+	file watch.File
+	read pricefile.File
+}
+
+// take reads the text of the file. What was read before stays if it is none of prices.
+func (f *priceFile) take(text []byte) error {
+	read, err := pricefile.Parse(text, time.Now())
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.file.Path, err)
+	}
+	f.read = read
+	return nil
 }
 
 // LoadPrices reads price files. It returns an error if one cannot be read, or if they have no model.
@@ -58,19 +73,20 @@ func LoadPrices(cfg PricesConfig) (*Prices, error) {
 	if len(cfg.Paths) == 0 {
 		return nil, errors.New("llm: PricesConfig.Paths is empty")
 	}
-	p := &Prices{cfg: cfg, files: make([]watch.File, len(cfg.Paths)), read: make([]pricefile.File, len(cfg.Paths))}
+	p := &Prices{cfg: cfg}
 	p.cfg.Providers = slices.Clone(cfg.Providers)
-	for i, path := range cfg.Paths {
-		p.files[i] = watch.File{Path: path, Max: pricefile.Max}
-		text, err := p.files[i].Read(context.Background())
+	for _, path := range cfg.Paths {
+		f := priceFile{file: watch.File{Path: path, Max: pricefile.Max}}
+		text, err := f.file.Read(context.Background())
 		if err == nil {
-			p.read[i], err = parsePrices(path, text)
+			err = f.take(text)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("llm: prices: %w", err)
 		}
+		p.files = append(p.files, f)
 	}
-	if err := p.hold(p.read); err != nil {
+	if err := p.hold(); err != nil {
 		return nil, fmt.Errorf("llm: prices: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -88,14 +104,6 @@ func LoadPrices(cfg PricesConfig) (*Prices, error) {
 		}
 	})
 	return p, nil
-}
-
-func parsePrices(path string, text []byte) (pricefile.File, error) {
-	file, err := pricefile.Parse(text, time.Now())
-	if err != nil {
-		err = fmt.Errorf("%s: %w", path, err)
-	}
-	return file, err
 }
 
 // Close ends the goroutine that looks at the files, and waits for it. It does not wait for a read that
@@ -119,12 +127,11 @@ func (p *Prices) Model(name string) (Model, bool) {
 func (p *Prices) Unread() []string { return slices.Clone(p.current.Load().unread) }
 
 // hold makes what was read hold, if it has models.
-func (p *Prices) hold(read []pricefile.File) error {
-	list := newPriceList(read, p.cfg.Providers)
+func (p *Prices) hold() error {
+	list := newPriceList(p.files, p.cfg.Providers)
 	if len(list.models) == 0 {
-		return fmt.Errorf("%d files have no model of %q", len(read), p.cfg.Providers)
+		return fmt.Errorf("%d files have no model of %q", len(p.files), p.cfg.Providers)
 	}
-	p.read = read
 	p.current.Store(list)
 	return nil
 }
@@ -132,16 +139,13 @@ func (p *Prices) hold(read []pricefile.File) error {
 // look reads the files that have changed, and makes them hold. One that is bad stays as it was. An
 // error that stays is told once.
 func (p *Prices) look(ctx context.Context) {
-	read, changed := slices.Clone(p.read), false
+	changed := false
 	var errs []error
 	for i := range p.files {
-		text, stands, err := p.files[i].Stands(ctx)
+		f := &p.files[i]
+		text, stands, err := f.file.Stands(ctx)
 		if stands {
-			var file pricefile.File
-			changed = true
-			if file, err = parsePrices(p.files[i].Path, text); err == nil {
-				read[i] = file
-			}
+			changed, err = true, f.take(text)
 		}
 		errs = append(errs, err)
 	}
@@ -149,7 +153,7 @@ func (p *Prices) look(ctx context.Context) {
 		return
 	}
 	if changed {
-		errs = append(errs, p.hold(read))
+		errs = append(errs, p.hold())
 	}
 	err := errors.Join(errs...)
 	if err != nil {
