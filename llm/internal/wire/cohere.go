@@ -16,7 +16,7 @@ var CohereChat = formatOf(Table{
 			"{message,delta.message}.{tool_plan,tool_calls[].function.arguments} " +
 			"delta.message.tool_calls.function.arguments",
 	}),
-	Events: map[string]string{"message-end": "end"},
+	Events: map[string]eventKind{"message-end": endEvent},
 	Errors: ErrorsCohere,
 })
 

@@ -32,7 +32,7 @@ var BedrockConverse = formatOf(Table{
 
 		"label:service_tier": "serviceTier serviceTier.type",
 	},
-	Events:     map[string]string{"metadata": "end"},
+	Events:     map[string]eventKind{"metadata": endEvent},
 	Beside:     true,
 	FileTokens: 4784,
 	Errors:     ErrorsAmazon,

@@ -42,10 +42,6 @@ const (
 	itemEvent             // states an item of the response as it is in the end
 )
 
-var eventKinds = map[string]eventKind{
-	"end": endEvent, "fail": failedEvent, "error": faultEvent, "silent": silentEvent, "item": itemEvent,
-}
-
 // addName appends a piece of the event's name.
 func (e *event) addName(p []byte) {
 	if e.named < len(e.name) {

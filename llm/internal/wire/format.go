@@ -24,8 +24,8 @@ type Table struct {
 	// Request has the paths of a body, and Response those of a document, of each event of a stream,
 	// and of each element of an array. Headers has the names of headers of the response.
 	Request, Response, Headers map[string]string
-	// Events maps the type of an event to what it means: end, fail, error, silent or item.
-	Events map[string]string
+	// Events maps the type of an event to what it means.
+	Events map[string]eventKind
 
 	Streams   bool   // a request that does not say whether it asks for a stream asks for one
 	Lines     bool   // a stream is one document a line
@@ -55,7 +55,6 @@ type Format struct {
 	request  *node
 	response *node
 	headers  map[string]meaning // by the canonical name of the header
-	events   map[string]eventKind
 }
 
 // formatOf returns the format of a table of this package. It panics at start-up if the table has a
@@ -69,7 +68,7 @@ func formatOf(t Table) *Format {
 	}
 	f := &Format{
 		table: t, request: compile(t.Request, asked), response: compile(t.Response, told),
-		headers: make(map[string]meaning), events: make(map[string]eventKind),
+		headers: make(map[string]meaning),
 	}
 	f.request.Role, f.request.Watch = askBody, true
 	f.response.Each = &node{Role: tellDocument, Kids: f.response.Kids}
@@ -77,9 +76,6 @@ func formatOf(t Table) *Format {
 		for h := range strings.FieldsSeq(headers) {
 			f.headers[http.CanonicalHeaderKey(h)] = meaningOf(name, told)
 		}
-	}
-	for event, kind := range t.Events {
-		f.events[event] = eventKinds[kind]
 	}
 	return f
 }

@@ -15,8 +15,8 @@ var OpenAIImages = formatOf(Table{
 		"type":  "type",
 		"error": "error",
 	}),
-	Events: map[string]string{
-		"image_generation.completed": "end", "image_edit.completed": "end", "error": "error",
+	Events: map[string]eventKind{
+		"image_generation.completed": endEvent, "image_edit.completed": endEvent, "error": faultEvent,
 	},
 	OneSided:   true,
 	Unit:       "image",

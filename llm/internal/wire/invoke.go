@@ -35,7 +35,7 @@ var BedrockInvoke = formatOf(Table{
 		"cache_read":  "X-Amzn-Bedrock-Cache-Read-Input-Token-Count",
 		"cache_write": "X-Amzn-Bedrock-Cache-Write-Input-Token-Count",
 	},
-	Events:     map[string]string{"message_stop": "end"},
+	Events:     map[string]eventKind{"message_stop": endEvent},
 	Beside:     true,
 	OneSided:   true, // an embedding has no output
 	FileTokens: 4784,

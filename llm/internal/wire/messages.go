@@ -20,7 +20,7 @@ var AnthropicMessages = formatOf(Table{
 			"{content_block,content[]}.{text,thinking} {content_block,content[]}.input.**",
 	}),
 	Headers:    map[string]string{"cost": "X-Litellm-Response-Cost"},
-	Events:     map[string]string{"message_stop": "end", "error": "error"},
+	Events:     map[string]eventKind{"message_stop": endEvent, "error": faultEvent},
 	Beside:     true,
 	FileTokens: 4784,
 	Errors:     ErrorsAnthropic,

@@ -47,9 +47,6 @@ func (r *reader) init(q *Request, h http.Header) {
 		r.labelled = true
 	}
 	r.json, r.split = jsonscan.New(f.response, r), sse.New(r)
-	if len(f.headers) == 0 {
-		return
-	}
 	for name, m := range f.headers {
 		if value := h.Get(name); value != "" {
 			at := node{Role: m.role, Name: m.name}
@@ -125,6 +122,11 @@ func (r *reader) close(whole bool) {
 // abandon drops the event that has begun, except its text.
 func (r *reader) abandon() {
 	r.commit(false)
+	r.forget()
+}
+
+// forget makes room for another event.
+func (r *reader) forget() {
 	r.event, r.detail = event{}, detail{}
 	r.json.Reset()
 }
@@ -153,8 +155,7 @@ func (r *reader) EventEnd(filled bool) {
 	if filled {
 		r.endEvent()
 	}
-	r.event, r.detail = event{}, detail{}
-	r.json.Reset()
+	r.forget()
 }
 
 func (r *reader) endEvent() {
@@ -169,7 +170,7 @@ func (r *reader) endEvent() {
 	valid := r.json.Finish()
 	r.found.Broken = r.found.Broken || r.json.Broken()
 	if e.kind == otherEvent {
-		e.kind = r.format.events[string(e.typeName())]
+		e.kind = r.format.table.Events[string(e.typeName())]
 	}
 	r.lone = valid && r.format.table.AsksUsage && e.onlyUsage()
 	r.commit(valid)

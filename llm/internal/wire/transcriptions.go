@@ -17,8 +17,8 @@ var OpenAITranscriptions = formatOf(Table{
 		// Groq states no usage, and the time only with a verbose_json.
 		"milli_else:audio_ms": "duration",
 	}),
-	Events: map[string]string{
-		"transcript.text.done": "end", "transcription.done": "end", "error": "error",
+	Events: map[string]eventKind{
+		"transcript.text.done": endEvent, "transcription.done": endEvent, "error": faultEvent,
 	},
 	OneSided:   true,
 	Unit:       audioUnit,

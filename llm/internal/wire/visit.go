@@ -78,7 +78,7 @@ func (r *reader) text(s *jsonscan.Scanner, n *node) {
 		e.text += s.Size()
 	case tellType:
 		if s.Whole() {
-			e.kind = r.format.events[string(s.Text())]
+			e.kind = r.format.table.Events[string(s.Text())]
 		}
 	case tellFinish:
 		e.finish = true
