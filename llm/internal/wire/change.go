@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+
+	"github.com/headgate/headgate/llm/internal/jsonscan"
 )
 
 const (
@@ -23,6 +25,13 @@ type place struct {
 
 // places are what a body may be changed at, by role.
 type places [lastPlace + 1]place
+
+// set sets the place of a value with a role, unless nothing is changed there.
+func (p *places) set(role jsonscan.Role, at place) {
+	if role <= lastPlace {
+		p[role] = at
+	}
+}
 
 // Change is a change of one part of a body. The zero value changes nothing.
 type Change struct {

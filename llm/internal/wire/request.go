@@ -190,9 +190,7 @@ func (p *requestParser) Begin(s *jsonscan.Scanner, n *node, kind byte) {
 	if n.Watch && s.Depth() <= maxWatched {
 		p.seen[s.Depth()-1] = 0
 	}
-	if n.Role <= lastPlace {
-		p.request.at[n.Role] = place{from: s.Offset(), kind: kind}
-	}
+	p.request.at.set(n.Role, place{from: s.Offset(), kind: kind})
 	switch n.Role {
 	case askBody:
 		if kind != '{' {
@@ -241,9 +239,7 @@ func (p *requestParser) End(s *jsonscan.Scanner, n *node) {
 // Scalar implements jsonscan.Visitor.
 func (p *requestParser) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
 	q := &p.request
-	if n.Role <= lastPlace {
-		q.at[n.Role] = place{from: s.Start(), to: s.Offset(), kind: kind}
-	}
+	q.at.set(n.Role, place{from: s.Start(), to: s.Offset(), kind: kind})
 	switch n.Role {
 	case askBody:
 		p.fail(s, "it is no object")

@@ -103,7 +103,6 @@ func (r *reader) text(s *jsonscan.Scanner, n *node) {
 
 // number reads a number.
 func (r *reader) number(text []byte, n *node) {
-	b := &r.bill
 	switch n.Role {
 	case tellErrorCode:
 		r.event.fault = r.event.fault || string(text) != "0"
@@ -112,30 +111,37 @@ func (r *reader) number(text []byte, n *node) {
 	case tellMilli, tellMilliElse:
 		r.thousandths(text, n)
 	default:
-		tokens, ok := tokensOf(text)
-		switch {
-		case !ok:
-		case n.Role == tellSequence:
-			r.next = tokens + 1
-		case n.Role == tellUnit:
-			b.set(n.Name, tokens)
-			if n.Key == "num_search_queries" || n.Key == "citation_tokens" {
-				r.event.counts.set(researchCount, tokens)
-			}
-		case n.Role == tellCalls:
-			b.calls = max(b.calls, tokens)
-		case n.Role == tellCallIndex:
-			b.calls = max(b.calls, tokens+1)
-		case n.Role == tellUnnamed:
-			r.unnamed("usage "+string(r.key), tokens)
-		case n.Role == tellDetailCount:
-			r.detail.n = tokens
-		case n.Role < tellNumbers:
-		case r.detail.of != "":
-			r.detail.counts.set(count(n.Role-tellNumbers), tokens)
-		default:
-			r.event.counts.set(count(n.Role-tellNumbers), tokens)
+		if tokens, ok := tokensOf(text); ok {
+			r.tokens(tokens, n)
 		}
+	}
+}
+
+// tokens takes a number of tokens, of pieces or of events.
+func (r *reader) tokens(tokens int64, n *node) {
+	b, c := &r.bill, &r.event.counts
+	switch n.Role {
+	case tellSequence:
+		r.next = tokens + 1
+	case tellUnit:
+		b.set(n.Name, tokens)
+		if n.Key == "num_search_queries" || n.Key == "citation_tokens" {
+			c.set(researchCount, tokens)
+		}
+	case tellCalls:
+		b.calls = max(b.calls, tokens)
+	case tellCallIndex:
+		b.calls = max(b.calls, tokens+1)
+	case tellUnnamed:
+		r.unnamed("usage "+string(r.key), tokens)
+	case tellDetailCount:
+		r.detail.n = tokens
+	}
+	if r.detail.of != "" {
+		c = &r.detail.counts
+	}
+	if n.Role >= tellNumbers {
+		c.set(count(n.Role-tellNumbers), tokens)
 	}
 }
 
