@@ -70,8 +70,7 @@ func TestCost(t *testing.T) {
 			llm.Bill{Model: "stepped", Usage: llm.Usage{CacheRead: 100, Input: 100, Output: 1}}, 202, nil},
 		{"the last step that is reached, though listed first",
 			llm.Bill{Model: "stepped", Usage: llm.Usage{CacheRead: 1, Input: 300, Output: 1}}, 912, nil},
-		{"negative numbers",
-			llm.Bill{Model: "stepped", Usage: llm.Usage{Input: -5, Output: 3}}, 3, nil},
+		{"negative numbers", llm.Bill{Model: "stepped", Usage: llm.Usage{Input: -5, Output: 3}}, 3, nil},
 		{"usual labels", llm.Bill{Model: "stepped", Usage: llm.Usage{Input: 10}, Labels: map[string]string{
 			"service_tier": "default", "geo": "not_available", "speed": "",
 		}}, 10, nil},
