@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,9 +16,9 @@ import (
 // adjusting is the flags of adjust.
 type adjusting struct {
 	planned
-	changing
 	give, charge, raise int64
 	until, id           string
+	ends                time.Time // of a raise
 	force               bool
 }
 
@@ -37,12 +38,12 @@ Raisable in the application. An adjustment of a quota is applied once for each
 where programs would not heed it: --force does it nevertheless.`,
 		Example: `  headgate adjust acme tokens --give 1000
   headgate adjust acme tokens --raise 50000 --until 72h --id ticket-4711`,
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              a.action(j.run),
+		Args:    cobra.ExactArgs(2),
+		PreRunE: j.check,
+		RunE:    a.onKey(j.run),
 	}
-	j.planned.flags(cmd)
-	j.changing.flags(cmd)
+	j.flags(cmd)
+	a.asks(cmd)
 	f := cmd.Flags()
 	f.Int64Var(&j.give, "give", 0, "units to give back, at most those that are used")
 	f.Int64Var(&j.charge, "charge", 0, "units to charge, whether they fit or not")
@@ -68,73 +69,63 @@ type adjustView struct {
 	Until   stamp  `json:"until"`
 }
 
-// end returns when a raise ends.
-func (j *adjusting) end() (time.Time, error) {
-	switch {
-	case j.raise == 0 && j.until == "":
-		return time.Time{}, nil
-	case j.raise == 0:
-		return time.Time{}, usagef("--until is for --raise")
-	case j.until == "":
-		return time.Time{}, usagef("--raise needs --until")
-	}
-	if d, err := time.ParseDuration(j.until); err == nil {
-		return time.Now().Add(d), nil
-	}
-	at, err := time.Parse(time.RFC3339, j.until)
-	if err != nil {
-		return at, usagef(
-			"--until is %q: it must be a time such as 2026-12-31T23:59:59Z, or a duration such as 72h",
-			j.until,
-		)
-	}
-	return at, nil
-}
-
-func (j *adjusting) run(ctx context.Context, args []string) error {
-	key, err := parseKey(args[0])
-	if err != nil {
-		return err
-	}
-	until, err := j.end()
-	if err != nil {
-		return err
-	}
+// check checks the flags, and fills in when a raise ends and the id.
+func (j *adjusting) check(*cobra.Command, []string) error {
 	if j.give < 0 || j.charge < 0 || j.raise < 0 {
-		return usagef("--give, --charge and --raise must not be negative")
+		return errors.New("--give, --charge and --raise must not be negative")
+	}
+	if (j.raise != 0) != (j.until != "") {
+		return errors.New("--raise needs --until, and --until is for --raise")
 	}
 	if j.id == "" {
 		j.id = "headgate-" + rand.Text()[:12]
 	}
-	l, err := j.open(ctx)
+	if j.until == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(j.until)
+	if err == nil {
+		j.ends = time.Now().Add(d)
+		return nil
+	}
+	if j.ends, err = time.Parse(time.RFC3339, j.until); err != nil {
+		return fmt.Errorf(
+			"--until is %q: it must be a time such as 2026-12-31T23:59:59Z, or a duration such as 72h", j.until)
+	}
+	return nil
+}
+
+func (j *adjusting) run(ctx context.Context, key core.Key, args []string) error {
+	k, err := j.limits(ctx, key)
 	if err != nil {
 		return err
 	}
-	defer l.close()
-	k, err := j.limits(ctx, l, key)
-	if err != nil {
-		return err
-	}
-	name := args[1]
+	name := args[0]
 	policy, err := j.policy(k, name)
 	if err != nil {
 		return err
 	}
 	i, err := inspect.New(inspect.Config{
-		Gate: l.gate, Policies: []*core.Policy{policy},
+		Gate: j.gate, Policies: []*core.Policy{policy},
 		Plan: func(context.Context, core.Key) (core.Plan, error) { return k.plan, nil },
 	}, "headgate")
 	if err != nil {
 		return err
 	}
-	v := adjustView{Key: inspect.FormatKey(key), Policy: name, ID: j.id, Raised: j.raise, Until: stamp(until)}
-	if err := j.confirm(&j.changing, "%s", j.question(v.Key, name, until)); err != nil {
+	v := adjustView{Key: inspect.FormatKey(key), Policy: name, ID: j.id, Raised: j.raise, Until: stamp(j.ends)}
+	if err := j.confirm("%s", j.question(v.Key, name)); err != nil {
 		return err
 	}
-	if err := j.apply(ctx, i, policy, key, until, &v); err != nil {
+	if err := j.apply(ctx, i, policy, key, &v); err != nil {
 		return err
 	}
-	return j.show(policy, &v)
+	code := exitOK
+	if !v.Changed {
+		code = exitNo
+	}
+	return j.answer(v, code, func() {
+		fmt.Fprintf(j.out, "%s (id %s)\n", printable(j.words(policy, &v)), printable(v.ID))
+	})
 }
 
 // policy returns the policy of a name as programs state it, with the limit of the key. It refuses
@@ -171,10 +162,10 @@ func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
 	return policyOf(name, limit)
 }
 
-func (j *adjusting) question(key, policy string, until time.Time) string {
+func (j *adjusting) question(key, policy string) string {
 	switch {
 	case j.raise > 0:
-		return fmt.Sprintf("Raise %s of %s by %s until %s UTC", policy, key, inspect.Number(j.raise), clock(until))
+		return fmt.Sprintf("Raise %s of %s by %s until %s UTC", policy, key, inspect.Number(j.raise), clock(j.ends))
 	case j.charge > 0:
 		return fmt.Sprintf("Charge %s %s units of %s", key, inspect.Number(j.charge), policy)
 	}
@@ -183,11 +174,10 @@ func (j *adjusting) question(key, policy string, until time.Time) string {
 
 // apply applies the adjustment.
 func (j *adjusting) apply(
-	ctx context.Context, i *inspect.Inspector, p *core.Policy, key core.Key, until time.Time,
-	v *adjustView,
+	ctx context.Context, i *inspect.Inspector, p *core.Policy, key core.Key, v *adjustView,
 ) (err error) {
 	if j.raise > 0 {
-		v.Changed, err = i.Raise(ctx, p, key, j.raise, until, j.id)
+		v.Changed, err = i.Raise(ctx, p, key, j.raise, j.ends, j.id)
 		return err
 	}
 	if !inspect.Adjustable(p.Algorithm()) {
@@ -201,24 +191,16 @@ func (j *adjusting) apply(
 	return err
 }
 
-func (j *adjusting) show(p *core.Policy, v *adjustView) (err error) {
-	text := inspect.Gave(v.Key, p, v.Given)
+// words say what has changed.
+func (j *adjusting) words(p *core.Policy, v *adjustView) string {
 	switch {
 	case !v.Changed && j.give == 0:
-		text = "Nothing has changed: this was applied before."
-	case !v.Changed:
-		text += " Or this was applied before."
+		return "Nothing has changed: this was applied before."
 	case v.Raised > 0:
-		text = fmt.Sprintf("%s of %s is raised by %s until %s UTC.", p.Name(), v.Key, inspect.Number(v.Raised),
-			clock(time.Time(v.Until)))
+		return fmt.Sprintf("%s of %s is raised by %s until %s UTC.", p.Name(), v.Key, inspect.Number(v.Raised),
+			clock(j.ends))
+	case !v.Changed:
+		return inspect.Gave(v.Key, p, 0) + " Or this was applied before."
 	}
-	if j.json {
-		err = writeJSON(j.out, v)
-	} else {
-		fmt.Fprintf(j.out, "%s (id %s)\n", printable(text), printable(v.ID))
-	}
-	if err == nil && !v.Changed {
-		return answer(exitNo)
-	}
-	return err
+	return inspect.Gave(v.Key, p, v.Given)
 }

@@ -15,7 +15,6 @@ import (
 // blocking is the flags of block.
 type blocking struct {
 	*app
-	changing
 	length            time.Duration
 	lift, list, force bool
 }
@@ -35,11 +34,10 @@ there. The exit code is 5 if --lift finds no block.`,
 		Example: `  headgate block 203.0.113.7 logins --for 24h
   headgate block 203.0.113.7 logins --lift
   headgate block --list logins`,
-		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              a.action(b.run),
+		Args: cobra.RangeArgs(1, 2),
+		RunE: a.online(b.run),
 	}
-	b.flags(cmd)
+	a.asks(cmd)
 	f := cmd.Flags()
 	f.DurationVar(&b.length, "for", 0, "how long the key is blocked")
 	f.BoolVar(&b.lift, "lift", false, "end the block")
@@ -72,45 +70,28 @@ func (b *blocking) run(ctx context.Context, args []string) error {
 			"%d arguments: %d are needed, KEY and POLICY, or POLICY with --list", len(args), want,
 		)
 	}
-	l, err := b.open(ctx)
+	policy, err := b.policy(ctx, args[len(args)-1])
 	if err != nil {
 		return err
 	}
-	defer l.close()
-	policy, err := b.policy(ctx, l, args[len(args)-1])
+	i, err := inspect.New(inspect.Config{Gate: b.gate, Policies: []*core.Policy{policy}}, "headgate")
 	if err != nil {
 		return err
 	}
-	i, err := inspect.New(inspect.Config{Gate: l.gate, Policies: []*core.Policy{policy}}, "headgate")
-	if err != nil {
-		return err
-	}
-	v := blockView{Policy: policy.Name(), Blocked: []blockedView{}}
 	if b.list {
-		err = b.all(ctx, i, policy, &v)
-	} else {
-		err = b.one(ctx, i, policy, args[0], &v)
+		return b.all(ctx, i, policy)
 	}
-	if err != nil {
-		return err
-	}
-	if b.json {
-		err = writeJSON(b.out, v)
-	}
-	if err == nil && b.lift && !v.Lifted {
-		return answer(exitNothing)
-	}
-	return err
+	return b.one(ctx, i, policy, args[0])
 }
 
 // policy returns the policy of a name: that of the programs, or one that sees blocks. It refuses a block
 // that no program would heed.
-func (b *blocking) policy(ctx context.Context, l *link, name string) (*core.Policy, error) {
+func (b *blocking) policy(ctx context.Context, name string) (*core.Policy, error) {
 	p, err := blockPolicy(name)
 	if err != nil {
 		return nil, usagef("%s", strings.ReplaceAll(err.Error(), "core: PolicyConfig.Name", "POLICY"))
 	}
-	all, err := b.stated(ctx, l)
+	all, err := b.stated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -128,60 +109,62 @@ func (b *blocking) policy(ctx context.Context, l *link, name string) (*core.Poli
 const maxListed = 1_000_000
 
 // all lists the blocked keys.
-func (b *blocking) all(
-	ctx context.Context, i *inspect.Inspector, p *core.Policy, v *blockView,
-) error {
+func (b *blocking) all(ctx context.Context, i *inspect.Inspector, p *core.Policy) error {
 	keys, err := i.Blocked(ctx, p, maxListed)
 	if err != nil {
 		return err
 	}
+	v := blockView{Policy: p.Name(), Blocked: []blockedView{}}
 	for _, k := range keys {
 		v.Blocked = append(v.Blocked, blockedView{inspect.FormatKey(k.Key), seconds(k.Rest)})
 	}
-	if b.json {
-		return nil
-	}
-	t := newTable(b.out, "KEY", "BLOCKED FOR")
-	for _, k := range v.Blocked {
-		t.add(k.Key, wait(time.Duration(k.Left)))
-	}
-	return t.Flush()
+	return b.answer(v, exitOK, func() {
+		t := newTable(b.out, "KEY", "BLOCKED FOR")
+		for _, k := range v.Blocked {
+			t.add(k.Key, wait(time.Duration(k.Left)))
+		}
+		_ = t.Flush()
+	})
 }
 
 // one blocks a key, or lifts its block.
-func (b *blocking) one(
-	ctx context.Context, i *inspect.Inspector, p *core.Policy, text string, v *blockView,
-) error {
+func (b *blocking) one(ctx context.Context, i *inspect.Inspector, p *core.Policy, text string) error {
 	key, err := parseKey(text)
 	if err != nil {
 		return err
 	}
-	at, question, said := inspect.FormatKey(key), "Block %s under %s for "+inspect.Span(b.length), ""
+	at := inspect.FormatKey(key)
 	if b.lift {
-		question = "Lift the block of %s under %s"
+		return b.unblock(ctx, i, p, key, at)
 	}
-	if err := b.confirm(&b.changing, question, at, p.Name()); err != nil {
+	span := inspect.Span(b.length)
+	if err := b.confirm("Block %s under %s for %s", at, p.Name(), span); err != nil {
 		return err
 	}
-	if b.lift {
-		rest, err := i.Unblock(ctx, p, key)
-		if err != nil {
-			return err
-		}
-		if v.Lifted = rest > 0; v.Lifted {
-			said = fmt.Sprintf("%s blocks %s no longer", p.Name(), at)
-		} else {
-			said = fmt.Sprintf("%s does not block %s", p.Name(), at)
-		}
-	} else {
-		if err := i.Block(ctx, p, key, b.length); err != nil {
-			return err
-		}
-		v.Blocked = append(v.Blocked, blockedView{at, seconds(b.length)})
-		said = fmt.Sprintf("%s blocks %s for %s", p.Name(), at, inspect.Span(b.length))
+	if err := i.Block(ctx, p, key, b.length); err != nil {
+		return err
 	}
-	if !b.json {
-		fmt.Fprintln(b.out, printable(said))
+	v := blockView{Policy: p.Name(), Blocked: []blockedView{{at, seconds(b.length)}}}
+	return b.answer(v, exitOK, func() {
+		fmt.Fprintf(b.out, "%s blocks %s for %s\n", p.Name(), printable(at), span)
+	})
+}
+
+// unblock lifts the block of a key, which is called at.
+func (b *blocking) unblock(
+	ctx context.Context, i *inspect.Inspector, p *core.Policy, key core.Key, at string,
+) error {
+	if err := b.confirm("Lift the block of %s under %s", at, p.Name()); err != nil {
+		return err
 	}
-	return nil
+	rest, err := i.Unblock(ctx, p, key)
+	if err != nil {
+		return err
+	}
+	v := blockView{Policy: p.Name(), Blocked: []blockedView{}, Lifted: rest > 0}
+	code, text := exitOK, "%s blocks %s no longer\n"
+	if !v.Lifted {
+		code, text = exitNothing, "%s does not block %s\n"
+	}
+	return b.answer(v, code, func() { fmt.Fprintf(b.out, text, p.Name(), printable(at)) })
 }

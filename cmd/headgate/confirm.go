@@ -8,16 +8,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// changing is the flags of commands that change something.
-type changing struct{ yes bool }
-
-func (c *changing) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask (a script is never asked)")
+// asks adds the flag of a command that changes something, so that it asks before.
+func (a *app) asks(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask (a script is never asked)")
 }
 
 // confirm asks a person whether to do something. Without a terminal nobody is asked.
-func (a *app) confirm(c *changing, format string, args ...any) error {
-	if c.yes || !isTerminal(a.in) || !isTerminal(a.err) {
+func (a *app) confirm(format string, args ...any) error {
+	if a.yes || !isTerminal(a.in) || !isTerminal(a.err) {
 		return nil
 	}
 	fmt.Fprintf(a.err, "%s? [y/N] ", printable(fmt.Sprintf(format, args...)))
@@ -25,5 +23,5 @@ func (a *app) confirm(c *changing, format string, args ...any) error {
 	if l := strings.ToLower(strings.TrimSpace(line)); l == "y" || l == "yes" {
 		return nil
 	}
-	return &exitError{exitNo, fmt.Errorf("nothing has changed")}
+	return refusef("nothing has changed")
 }

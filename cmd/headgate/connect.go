@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/internal/stored"
 )
 
 const (
@@ -24,6 +25,11 @@ type connection struct {
 	url, prefix, topology string
 	timeout               time.Duration
 	ca, cert, key         string // files of TLS
+
+	// These are there once it is open.
+	client redis.UniversalClient
+	gate   *core.Gate
+	reader *stored.Reader
 }
 
 // topologies are the values of --topology.
@@ -49,39 +55,34 @@ func (c *connection) flags(root *cobra.Command) {
 	f.StringVar(&c.key, "tls-key", "", "file of its private key")
 }
 
-// link is an open connection.
-type link struct {
-	client redis.UniversalClient
-	gate   *core.Gate
-	prefix string // of every name, with its colon
-}
+// names returns how every name of a key of Redis begins.
+func (c *connection) names() string { return c.prefix + ":" }
 
 // close closes the Gate and its client.
-func (l *link) close() {
+func (c *connection) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = l.gate.Close(ctx) // it holds no lease
-	_ = l.client.Close()
+	_ = c.gate.Close(ctx) // it holds no lease
+	_ = c.client.Close()
 }
 
 // open connects to Redis. The errors of the server come with the first command.
-func (c *connection) open(ctx context.Context) (*link, error) {
-	client, err := c.dial(ctx)
-	if err != nil {
-		return nil, err
+func (c *connection) open(ctx context.Context) (err error) {
+	if c.client, err = c.dial(ctx); err != nil {
+		return err
 	}
 	cfg := core.Config{Prefix: c.prefix, Timeout: c.timeout, DisableDenialCache: true}
 	if c.topology == "proxy" {
 		cfg.Topology = core.TopologyCluster
 	}
-	gate, err := core.NewRedis(client, cfg)
-	if err != nil {
-		_ = client.Close()
-		return nil, usagef("%s", strings.NewReplacer(
+	if c.gate, err = core.NewRedis(c.client, cfg); err != nil {
+		_ = c.client.Close()
+		return usagef("%s", strings.NewReplacer(
 			"core: Config.Prefix", "--prefix", "core: Config.Timeout", "--timeout").Replace(err.Error()))
 	}
-	core.Inside(hub.Pass{}).StateNothing(gate)
-	return &link{client, gate, c.prefix + ":"}, nil
+	core.Inside(hub.Pass{}).StateNothing(c.gate)
+	c.reader = &stored.Reader{Client: c.client, Prefix: c.names(), Timeout: c.timeout}
+	return nil
 }
 
 // within calls f with a context that ends after the timeout.

@@ -47,9 +47,6 @@ func refusef(format string, args ...any) error {
 	return &exitError{exitNo, fmt.Errorf(format, args...)}
 }
 
-// answer returns an error that ends the command with a code and no words.
-func answer(code int) error { return &exitError{code: code} }
-
 // codeOf returns the exit code of an error.
 func codeOf(err error) int {
 	var e *exitError

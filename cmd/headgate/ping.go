@@ -31,25 +31,19 @@ keys below PREFIX:{ping} that live for ten seconds at most.
 
 The exit code is 1 if something keeps limits from working. A right that only
 some part of Headgate needs is a warning.`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              a.action(a.ping),
+		Args: cobra.NoArgs,
+		RunE: a.online(a.ping),
 	}
 }
 
 func (a *app) ping(ctx context.Context, _ []string) error {
-	l, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer l.close()
 	p := pinged{Servers: []*server{}, Findings: []finding{}}
 	isCluster := a.topology == "proxy"
-	if _, ok := l.client.(*redis.ClusterClient); ok {
+	if _, ok := a.client.(*redis.ClusterClient); ok {
 		isCluster = true
 	}
-	err = a.within(ctx, func(ctx context.Context) (err error) {
-		if p.Servers, err = servers(ctx, l); err != nil {
+	err := a.within(ctx, func(ctx context.Context) (err error) {
+		if p.Servers, err = servers(ctx, &a.connection); err != nil {
 			return err
 		}
 		for _, s := range p.Servers {
@@ -64,27 +58,22 @@ func (a *app) ping(ctx context.Context, _ []string) error {
 	}
 	for _, s := range p.Servers {
 		p.Findings = append(p.Findings, s.findings...)
-		p.Findings = append(p.Findings, s.refusals(l.prefix, isCluster)...)
+		p.Findings = append(p.Findings, s.refusals(a.prefix, isCluster)...)
 	}
 	p.OK = !slices.ContainsFunc(p.Findings, finding.isError)
-	if err := l.gate.Ping(ctx); err != nil && p.OK {
+	if err := a.gate.Ping(ctx); err != nil && p.OK {
 		p.OK = false
 		text := strings.TrimPrefix(err.Error(), core.ErrMisconfigured.Error()+": ")
 		p.Findings = append(p.Findings, finding{Level: "error", Problem: text, Advice: adviceOn(err)})
 	}
-	if err := a.showPing(&p); err != nil {
-		return err
-	}
+	code := exitOK
 	if !p.OK {
-		return answer(exitNo)
+		code = exitNo
 	}
-	return nil
+	return a.answer(p, code, func() { a.showPing(&p) })
 }
 
-func (a *app) showPing(p *pinged) error {
-	if a.json {
-		return writeJSON(a.out, p)
-	}
+func (a *app) showPing(p *pinged) {
 	t := newTable(
 		a.out, "SERVER", "PRODUCT", "VERSION", "ROLE", "MODE", "MAXMEMORY-POLICY", "USER", "ROUND TRIP",
 	)
@@ -106,5 +95,4 @@ func (a *app) showPing(p *pinged) error {
 			fmt.Fprintf(a.out, "  %s\n", printable(f.Advice))
 		}
 	}
-	return nil
 }

@@ -18,7 +18,6 @@ import (
 // resetting is the flags of reset.
 type resetting struct {
 	*app
-	changing
 	policies []string
 }
 
@@ -33,12 +32,11 @@ keeps of the key.
 
 Processes remember a denial for up to a second. The exit code is 5 if Redis
 keeps nothing of the key.`,
-		Example:           "  headgate reset acme/user-1 --policy api",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              a.action(r.run),
+		Example: "  headgate reset acme/user-1 --policy api",
+		Args:    cobra.ExactArgs(1),
+		RunE:    a.onKey(r.run),
 	}
-	r.flags(cmd)
+	a.asks(cmd)
 	cmd.Flags().StringSliceVar(&r.policies, "policy", nil, "policies to reset (all)")
 	return cmd
 }
@@ -49,17 +47,8 @@ type resetView struct {
 	Limits []string `json:"limits"`
 }
 
-func (r *resetting) run(ctx context.Context, args []string) error {
-	key, err := parseKey(args[0])
-	if err != nil {
-		return err
-	}
-	l, err := r.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer l.close()
-	stands, err := r.reader(l).Subject(ctx, key.String(), false)
+func (r *resetting) run(ctx context.Context, key core.Key, _ []string) error {
+	stands, err := r.reader.Subject(ctx, key.String(), false)
 	if err != nil {
 		return err
 	}
@@ -69,25 +58,20 @@ func (r *resetting) run(ctx context.Context, args []string) error {
 	}
 	v := resetView{Key: inspect.FormatKey(key), Limits: w.titles}
 	titles := strings.Join(w.titles, ", ")
-	if len(w.titles) > 0 {
-		if err := r.confirm(&r.changing, "Forget what %s has spent under %s", v.Key, titles); err != nil {
-			return err
-		}
-		if err := r.forget(ctx, l, w); err != nil {
-			return err
-		}
+	if len(w.titles) == 0 {
+		return r.answer(v, exitNothing, func() {
+			fmt.Fprintf(r.out, "Redis keeps nothing of %s that could be reset\n", printable(v.Key))
+		})
 	}
-	if r.json {
-		err = writeJSON(r.out, v)
-	} else if len(w.titles) > 0 {
+	if err := r.confirm("Forget what %s has spent under %s", v.Key, titles); err != nil {
+		return err
+	}
+	if err := r.forget(ctx, w); err != nil {
+		return err
+	}
+	return r.answer(v, exitOK, func() {
 		fmt.Fprintf(r.out, "%s has spent nothing under %s now\n", printable(v.Key), printable(titles))
-	} else {
-		fmt.Fprintf(r.out, "Redis keeps nothing of %s that could be reset\n", printable(v.Key))
-	}
-	if err == nil && len(w.titles) == 0 {
-		return answer(exitNothing)
-	}
-	return err
+	})
 }
 
 // wiped is what a reset forgets.
@@ -137,14 +121,14 @@ func (r *resetting) chosen(s *stored.Subject, key core.Key) (w wiped, err error)
 }
 
 // forget forgets what was chosen.
-func (r *resetting) forget(ctx context.Context, l *link, w wiped) error {
+func (r *resetting) forget(ctx context.Context, w wiped) error {
 	for _, c := range w.buckets {
-		if err := l.gate.Reset(ctx, c); err != nil {
+		if err := r.gate.Reset(ctx, c); err != nil {
 			return err
 		}
 	}
 	if len(w.names) == 0 {
 		return nil
 	}
-	return r.within(ctx, func(ctx context.Context) error { return l.client.Del(ctx, w.names...).Err() })
+	return r.within(ctx, func(ctx context.Context) error { return r.client.Del(ctx, w.names...).Err() })
 }

@@ -1,9 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -43,58 +44,93 @@ type rights struct {
 // find fills in the commands that are refused. Its error is that of a server that does not answer.
 func (r *rights) find(ctx context.Context, isCluster bool) error {
 	r.wrong = make(map[string]string)
-	if err := r.note("ping", r.client.Ping(ctx).Err()); err != nil {
+	if err := r.client.Ping(ctx).Err(); err != nil && !inspect.IsRefusal(err.Error()) {
 		return err
 	}
-	err := r.client.EvalSha(ctx, strings.Repeat("0", 40), []string{r.key}).Err()
-	if err := r.note("evalsha", err); err != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err := r.try(ctx, "ping set del pexpire"); err != nil {
 		return err
 	}
-	var commands strings.Builder
-	for _, f := range features {
-		commands.WriteString(f.commands + " ")
+	if r.wrong["del"] == "" || r.wrong["pexpire"] == "" { // otherwise the key could stay for ever
+		var commands strings.Builder
+		for _, f := range features {
+			commands.WriteString(f.commands + " ")
+		}
+		if err := r.try(ctx, commands.String()+"del pexpire"); err != nil {
+			return err
+		}
 	}
-	refused, err := refusals(ctx, r.client, r.key, commands.String())
-	maps.Copy(r.wrong, refused)
-	if err := r.note("eval", err); err != nil {
+	if err := r.listen(ctx, "subscribe", (*redis.PubSub).Subscribe); err != nil || !isCluster {
 		return err
 	}
-	channel := r.key + ":wake"
-	if err := r.note("subscribe", r.listen(ctx, (*redis.PubSub).Subscribe, channel)); err != nil {
+	if err := r.listen(ctx, "ssubscribe", (*redis.PubSub).SSubscribe); err != nil {
 		return err
 	}
-	if !isCluster {
-		return nil
-	}
-	if err := r.note("ssubscribe", r.listen(ctx, (*redis.PubSub).SSubscribe, channel)); err != nil {
-		return err
-	}
-	return r.note("sunsubscribe", r.listen(ctx, (*redis.PubSub).SUnsubscribe, channel))
+	return r.listen(ctx, "sunsubscribe", (*redis.PubSub).SUnsubscribe)
 }
 
-// note notes a refusal, and returns any other error except that another server has the key.
+// attempts are calls that show whether the user of Redis may run a command on a key K or a channel C.
+// Redis looks at the rights before it looks at the type of the key.
+var attempts = map[string]string{
+	"ping": "", "eval": "return{} 1 K", "evalsha": strings.Repeat("0", 40) + " 1 K",
+	"get": "K", "mget": "K", "set": "K 0 PX 1000", "del": "K", "getrange": "K 0 0", "setrange": "K 0 0",
+	"pexpire": "K 1000", "pttl": "K", "time": "", "scan": "0 COUNT 1",
+	"hmget": "K f", "hget": "K f", "hset": "K f 0", "hdel": "K f", "hgetall": "K",
+	"zadd": "K 0 m", "zrem": "K m", "zscore": "K m", "zrange": "K 0 0", "zrangebyscore": "K 0 0",
+	"zrangebylex": "K - +", "zlexcount": "K - +",
+	"lpush": "K 0", "ltrim": "K 0 0", "lindex": "K 0", "lrange": "K 0 0",
+	"getbit": "K 0", "setbit": "K 0 0", "bitcount": "K", "publish": "C 0", "spublish": "C 0",
+}
+
+// try makes the attempts of commands in one round trip. It leaves out those that have none.
+func (r *rights) try(ctx context.Context, commands string) error {
+	pipe := r.client.Pipeline()
+	names := map[string]string{"K": r.key, "C": r.channel()}
+	for command := range strings.FieldsSeq(commands) {
+		rest, ok := attempts[command]
+		if !ok {
+			continue
+		}
+		args := []any{command}
+		for word := range strings.FieldsSeq(rest) {
+			args = append(args, cmp.Or(names[word], word))
+		}
+		pipe.Do(ctx, args...)
+	}
+	made, err := pipe.Exec(ctx)
+	if err != nil && !errors.As(err, new(redis.Error)) {
+		return err
+	}
+	for _, one := range made {
+		_ = r.note(one.Name(), one.Err())
+	}
+	return nil
+}
+
+func (r *rights) channel() string { return r.key + ":wake" }
+
+// note notes a refusal. It returns the error of a server that does not answer: a command that is
+// permitted may fail, as on a key of another type.
 func (r *rights) note(command string, err error) error {
-	if redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "CROSSSLOT") {
-		return nil
+	if !errors.As(err, new(redis.Error)) {
+		return err
 	}
-	if err != nil && inspect.IsRefusal(err.Error()) {
+	if inspect.IsRefusal(err.Error()) {
 		r.wrong[command] = err.Error()
-		return nil
 	}
-	return err
+	return nil
 }
 
-// listen runs a command on a connection of its own that subscribes.
+// listen tries a command that subscribes, on a connection of its own.
 func (r *rights) listen(
-	ctx context.Context, command func(*redis.PubSub, context.Context, ...string) error, channel string,
+	ctx context.Context, name string, command func(*redis.PubSub, context.Context, ...string) error,
 ) error {
 	p := r.client.Subscribe(ctx)
 	defer func() { _ = p.Close() }()
-	if err := command(p, ctx, channel); err != nil {
-		return err
+	err := command(p, ctx, r.channel())
+	if err == nil {
+		_, err = p.Receive(ctx)
 	}
-	_, err := p.Receive(ctx)
-	return err
+	return r.note(name, err)
 }
 
 // missing returns the commands of a feature that are refused.
@@ -129,65 +165,4 @@ func (r *rights) grant(commands []string, prefix string) string {
 		}
 	}
 	return strings.Join(all, " ")
-}
-
-// attempts are calls that show whether the user of Redis may run a command on a key K or a channel
-// C: a script may need several commands, and Redis before 7.2 does not say which one it refuses.
-var attempts = map[string]string{
-	"get": "K", "mget": "K", "set": "K 0 PX 1000", "del": "K", "getrange": "K 0 0", "setrange": "K 0 0",
-	"pexpire": "K 1000", "pttl": "K", "time": "", "scan": "0 COUNT 1",
-	"hmget": "K f", "hget": "K f", "hset": "K f 0", "hdel": "K f", "hgetall": "K",
-	"zadd": "K 0 m", "zrem": "K m", "zscore": "K m", "zrange": "K 0 0", "zrangebyscore": "K 0 0",
-	"zrangebylex": "K - +", "zlexcount": "K - +",
-	"lpush": "K 0", "ltrim": "K 0 0", "lindex": "K 0", "lrange": "K 0 0",
-	"getbit": "K 0", "setbit": "K 0 0", "bitcount": "K", "publish": "C 0", "spublish": "C 0",
-}
-
-// tryCommands makes the attempts of its arguments, and returns the errors by which Redis refuses
-// some: command, error, and so on. The key is gone afterwards, and expires if it cannot be deleted.
-var tryCommands = redis.NewScript(`
-local refused = {}
-for _, attempt in ipairs(ARGV) do
-  local call = {}
-  for word in string.gmatch(attempt, '%S+') do
-    call[#call + 1] = word == 'K' and KEYS[1] or word == 'C' and KEYS[1] .. ':wake' or word
-  end
-  redis.pcall('DEL', KEYS[1])
-  local reply = redis.pcall(unpack(call))
-  redis.pcall('PEXPIRE', KEYS[1], 1000)
-  if type(reply) == 'table' and reply.err then
-    refused[#refused + 1] = call[1]
-    refused[#refused + 1] = reply.err
-  end
-end
-redis.pcall('DEL', KEYS[1])
-return refused
-`)
-
-// refusals returns those of the commands that the user of Redis may not run on a key, with the words
-// of Redis. Where neither DEL nor PEXPIRE is permitted it tries no others: the key could stay for
-// ever. It leaves out commands that are not made by scripts.
-func refusals(ctx context.Context, client redis.Scripter, key, commands string) (map[string]string, error) {
-	words := make(map[string]string)
-	for _, commands := range []string{"set del pexpire", commands} {
-		var args []any
-		for command := range strings.FieldsSeq(commands) {
-			if rest, ok := attempts[command]; ok {
-				args = append(args, command+" "+rest)
-			}
-		}
-		refused, err := tryCommands.Eval(ctx, client, []string{key}, args...).StringSlice()
-		if err != nil {
-			return words, err
-		}
-		for i := 0; i+1 < len(refused); i += 2 {
-			if inspect.IsRefusal(refused[i+1]) { // a permitted command may fail, as on a key of another type
-				words[refused[i]] = refused[i+1]
-			}
-		}
-		if words["del"] != "" && words["pexpire"] != "" {
-			break
-		}
-	}
-	return words, nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/headgate/headgate/core"
 )
 
 // terminal is where a command reads and writes.
@@ -43,6 +45,7 @@ func (o *output) Write(text []byte) (n int, err error) {
 type app struct {
 	terminal
 	json    bool
+	yes     bool // what a person is not asked
 	started bool // the command line is right
 	connection
 }
@@ -108,21 +111,59 @@ changed); 2 the command line or a file is wrong; 3 Redis does not answer;
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "write JSON")
 	a.connection.flags(root)
-	root.AddCommand(
-		newPing(a), newShow(a), newWhy(a), newReset(a), newAdjust(a), newBlock(a), newEvict(a),
-		newSimulate(a),
-	)
+	root.AddCommand(newPing(a), newShow(a), newWhy(a), newReset(a), newAdjust(a), newBlock(a), newEvict(a))
+	for _, online := range root.Commands() {
+		online.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	root.AddCommand(newSimulate(a))
 	return root
 }
 
+// runE is what cobra runs.
+type runE = func(*cobra.Command, []string) error
+
 // action makes a func the action of a command. What goes wrong before it is the command line's fault.
-func (a *app) action(
-	run func(context.Context, []string) error,
-) func(*cobra.Command, []string) error {
+func (a *app) action(run func(context.Context, []string) error) runE {
 	return func(cmd *cobra.Command, args []string) error {
 		a.started = true
 		return run(cmd.Context(), args)
 	}
+}
+
+// online is action for a command that asks Redis.
+func (a *app) online(run func(context.Context, []string) error) runE {
+	return a.action(func(ctx context.Context, args []string) error {
+		if err := a.open(ctx); err != nil {
+			return err
+		}
+		defer a.close()
+		return run(ctx, args)
+	})
+}
+
+// onKey is online for a command whose first argument is a KEY.
+func (a *app) onKey(run func(context.Context, core.Key, []string) error) runE {
+	return func(cmd *cobra.Command, args []string) error {
+		key, err := parseKey(args[0])
+		if err != nil {
+			return err
+		}
+		return a.online(func(ctx context.Context, args []string) error { return run(ctx, key, args[1:]) })(cmd, args)
+	}
+}
+
+// answer writes the answer of a command, as JSON or as print prints it, and ends the command with an exit
+// code.
+func (a *app) answer(v any, code int, print func()) error {
+	if !a.json {
+		print()
+	} else if err := writeJSON(a.out, v); err != nil {
+		return err
+	}
+	if code == exitOK {
+		return nil
+	}
+	return &exitError{code: code}
 }
 
 // version returns that of the module, as go install has built it.

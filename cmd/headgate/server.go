@@ -47,18 +47,18 @@ var products = []struct{ field, name string }{
 }
 
 // servers returns the servers that hold keys, each with the name of a key that it has.
-func servers(ctx context.Context, l *link) (all []*server, err error) {
-	switch c := l.client.(type) {
+func servers(ctx context.Context, c *connection) (all []*server, err error) {
+	switch client := c.client.(type) {
 	case *redis.ClusterClient:
-		return masters(ctx, c, l.prefix)
+		return masters(ctx, client, c.names())
 	case *redis.Client:
-		address := c.Options().Addr
+		address := client.Options().Addr
 		if address == "FailoverClient" { // go-redis does not tell which
 			address = "primary of the sentinels"
 		}
-		return []*server{{Address: address, client: c, key: l.prefix + "{ping}:rights"}}, nil
+		return []*server{{Address: address, client: client, key: c.names() + "{ping}:rights"}}, nil
 	}
-	return nil, fmt.Errorf("no servers of a %T", l.client)
+	return nil, fmt.Errorf("no servers of a %T", c.client)
 }
 
 // masters returns the servers of a cluster that have slots.
@@ -174,7 +174,7 @@ func (s *server) refusals(prefix string, isCluster bool) (all []finding) {
 			level, s.Address,
 			fmt.Sprintf("user %s lacks rights for %s: %s", s.user(), f.name, strings.Join(missing, ", ")),
 			fmt.Sprintf(
-				"ACL SETUSER %s %s", s.user(), s.rights.grant(missing, strings.TrimSuffix(prefix, ":")),
+				"ACL SETUSER %s %s", s.user(), s.rights.grant(missing, prefix),
 			),
 		})
 	}

@@ -34,10 +34,9 @@ Of a count that fits none of them, show has the value as it stands in Redis.
 
 It looks at every key of the server that has the key: SCAN in steps of 1,000.
 The exit code is 5 if nothing is there.`,
-		Example:           "  headgate show acme/user-1\n  headgate show acme --below --json",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              a.action(s.run),
+		Example: "  headgate show acme/user-1\n  headgate show acme --below --json",
+		Args:    cobra.ExactArgs(1),
+		RunE:    a.onKey(s.run),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&s.below, "below", false, "also show the keys below this one")
@@ -45,45 +44,18 @@ The exit code is 5 if nothing is there.`,
 	return cmd
 }
 
-func (s *showing) run(ctx context.Context, args []string) error {
-	key, err := parseKey(args[0])
+func (s *showing) run(ctx context.Context, key core.Key, _ []string) error {
+	found, err := s.lookup(ctx, key, key.String(), s.below, func(stands *stored.Subject) ([]string, []core.Key) {
+		return stands.Semaphores, countedKeys(stands)
+	})
 	if err != nil {
 		return err
 	}
-	l, err := s.open(ctx)
-	if err != nil {
-		return err
+	v, code := found.view(), exitOK
+	if v.isEmpty() {
+		code = exitNothing
 	}
-	defer l.close()
-	k, err := s.limits(ctx, l, key)
-	if err != nil {
-		return err
-	}
-	stands, err := s.reader(l).Subject(ctx, key.String(), s.below)
-	if err != nil {
-		return err
-	}
-	i, err := s.inspector(l, k, stands, stands.Semaphores, countedKeys(stands))
-	if err != nil {
-		return err
-	}
-	subject, err := i.Lookup(ctx, key)
-	if err != nil {
-		return err
-	}
-	if err := faultsOf(subject); err != nil {
-		return err
-	}
-	v := viewOf(subject, stands, k)
-	if s.json {
-		err = writeJSON(s.out, v)
-	} else {
-		s.print(v)
-	}
-	if err == nil && v.isEmpty() {
-		return answer(exitNothing)
-	}
-	return err
+	return s.answer(v, code, func() { s.print(v) })
 }
 
 // countedKeys returns the keys of which Redis keeps something that a limit counts.
@@ -120,11 +92,12 @@ type keyView struct {
 
 func (v *subjectView) isEmpty() bool { return len(v.Keys)+len(v.Slots) == 0 }
 
-// viewOf returns what show writes of a subject.
-func viewOf(s *inspect.Subject, stands *stored.Subject, k *known) *subjectView {
+// view returns what show writes.
+func (l *looked) view() *subjectView {
+	s := l.subject
 	v := &subjectView{
-		Key: inspect.FormatKey(s.Key), At: stamp(s.At), Limits: []limitView{}, Counts: k.unknown(stands),
-		Slots: []slotsView{}, Keys: []keyView{}, Below: stands.Below,
+		Key: inspect.FormatKey(s.Key), At: stamp(s.At), Limits: []limitView{}, Counts: l.unknown(l.stands),
+		Slots: []slotsView{}, Keys: []keyView{}, Below: l.stands.Below,
 	}
 	for i := range s.Limits {
 		if s.Limits[i].Touched() {
@@ -136,7 +109,7 @@ func viewOf(s *inspect.Subject, stands *stored.Subject, k *known) *subjectView {
 			v.Slots = append(v.Slots, one)
 		}
 	}
-	for _, f := range stands.Keys {
+	for _, f := range l.stands.Keys {
 		v.Keys = append(v.Keys, keyView{f.Redis, string(f.Kind), seconds(f.TTL), f.Value})
 	}
 	return v
@@ -181,29 +154,21 @@ type slotsView struct {
 }
 
 type capView struct {
-	Key     string `json:"key"`
-	Used    int64  `json:"used"`
-	Limit   int64  `json:"limit"`
-	Waiting int    `json:"waiting"`
+	Key string `json:"key"`
+	inspect.Cap
 }
 
 type holderView struct {
-	ID     string            `json:"id"`
-	Key    string            `json:"key"`
-	Weight int64             `json:"weight"`
-	Token  int64             `json:"token"`
-	Held   seconds           `json:"held_for_seconds"`
-	Left   seconds           `json:"lease_left_seconds"`
-	Meta   map[string]string `json:"meta"`
+	Key string `json:"key"`
+	inspect.Holder
+	Held seconds `json:"held_for_seconds"`
+	Left seconds `json:"lease_left_seconds"`
 }
 
 type waiterView struct {
-	ID     string            `json:"id"`
-	Key    string            `json:"key"`
-	Place  int               `json:"place"` // from 1
-	Weight int64             `json:"weight"`
-	Waits  seconds           `json:"waits_for_seconds"`
-	Meta   map[string]string `json:"meta"`
+	Key string `json:"key"`
+	inspect.Waiter
+	Waits seconds `json:"waits_for_seconds"`
 }
 
 // slotsOf returns the holders and the waiters at a key or below it, and the caps at and around it.
@@ -214,20 +179,17 @@ func slotsOf(s *inspect.Slots, now time.Time) slotsView {
 	for _, h := range s.Holders {
 		if h.Own {
 			v.Holders = append(v.Holders, holderView{
-				h.ID, inspect.FormatKey(h.Key), h.Weight, h.Token,
-				seconds(now.Sub(h.Since)), seconds(h.Until.Sub(now)), h.Meta,
+				inspect.FormatKey(h.Key), h, seconds(now.Sub(h.Since)), seconds(h.Until.Sub(now)),
 			})
 		}
 	}
 	for _, w := range s.Waiters {
 		if w.Own {
-			v.Waiters = append(v.Waiters, waiterView{
-				w.ID, inspect.FormatKey(w.Key), w.Place, w.Weight, seconds(now.Sub(w.Since)), w.Meta,
-			})
+			v.Waiters = append(v.Waiters, waiterView{inspect.FormatKey(w.Key), w, seconds(now.Sub(w.Since))})
 		}
 	}
 	for _, c := range s.Caps {
-		v.Caps = append(v.Caps, capView{inspect.FormatKey(c.Key), c.Used, c.Limit, c.Waiting})
+		v.Caps = append(v.Caps, capView{inspect.FormatKey(c.Key), c})
 	}
 	return v
 }

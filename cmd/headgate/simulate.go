@@ -106,7 +106,9 @@ func (s *simulation) run(ctx context.Context, logs []string) error {
 		return err
 	}
 	read.Plan = name
-	return s.show(read)
+	more := max(0, len(read.Keys)-s.top)
+	read.Keys = read.Keys[:len(read.Keys)-more]
+	return s.answer(read, exitOK, func() { s.print(read, more) })
 }
 
 // outcome is what a simulation has found out.

@@ -7,12 +7,7 @@ import (
 	"github.com/headgate/headgate/internal/inspect"
 )
 
-func (s *simulation) show(o *outcome) error {
-	more := max(0, len(o.Keys)-s.top)
-	o.Keys = o.Keys[:len(o.Keys)-more]
-	if s.json {
-		return writeJSON(s.out, o)
-	}
+func (s *simulation) print(o *outcome, more int) {
 	out := s.out
 	fmt.Fprintf(out, "%s requests from %s to %s UTC under plan %s\n",
 		inspect.Number(o.Requests), clock(o.First), clock(o.Last), o.Plan)
@@ -37,7 +32,6 @@ func (s *simulation) show(o *outcome) error {
 		}
 	}
 	s.note(o)
-	return nil
 }
 
 // note says what the figures leave out.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -79,7 +80,7 @@ type known struct {
 }
 
 // limits asks what is known of the limits of a key.
-func (p *planned) limits(ctx context.Context, l *link, key core.Key) (k *known, err error) {
+func (p *planned) limits(ctx context.Context, key core.Key) (k *known, err error) {
 	set, name, err := p.set()
 	if err != nil {
 		return nil, err
@@ -89,12 +90,12 @@ func (p *planned) limits(ctx context.Context, l *link, key core.Key) (k *known, 
 		return nil, err
 	}
 	k = new(known)
-	if k.stated, err = p.stated(ctx, l); err != nil {
+	if k.stated, err = p.stated(ctx); err != nil {
 		return nil, err
 	}
 	subscription := plans.Subscription{Plan: name, Anchor: at}
 	book, err := plans.New(plans.Config{
-		Set: set, Client: l.client, Prefix: p.prefix, Timeout: min(p.timeout, 500*time.Millisecond),
+		Set: set, Client: p.client, Prefix: p.prefix, Timeout: min(p.timeout, 500*time.Millisecond),
 		OnFailure:    plans.OnFailureRefuse,
 		Subscription: func(context.Context, string) (plans.Subscription, error) { return subscription, nil },
 	})
@@ -158,17 +159,12 @@ func (p *planned) begins() (time.Time, error) {
 }
 
 // stated asks which policies programs state.
-func (c *connection) stated(ctx context.Context, l *link) (all []inspect.Stated, err error) {
+func (c *connection) stated(ctx context.Context) (all []inspect.Stated, err error) {
 	err = c.within(ctx, func(ctx context.Context) (err error) {
-		all, err = inspect.ReadStated(ctx, l.client, l.prefix)
+		all, err = inspect.ReadStated(ctx, c.client, c.names())
 		return err
 	})
 	return all, err
-}
-
-// reader reads what stands in Redis.
-func (c *connection) reader(l *link) *stored.Reader {
-	return &stored.Reader{Client: l.client, Prefix: l.prefix, Timeout: c.timeout}
 }
 
 // unknown returns the counts that no known limit counts.
@@ -227,28 +223,62 @@ func blockPolicy(name string) (*core.Policy, error) {
 	}})
 }
 
-// inspector returns an Inspector of the limits that are known, of the blocks that stand in Redis, and of
-// semaphores. The keys are those that it looks at, or nil for a key and those around it.
-func (p *planned) inspector(
-	l *link, k *known, stands *stored.Subject, semaphores []string, keys []core.Key,
-) (*inspect.Inspector, error) {
-	cfg := inspect.Config{Gate: l.gate, Partial: true}
-	cfg.Plan = func(context.Context, core.Key) (core.Plan, error) { return k.plan, nil }
+// looked is what show and why find out of a key.
+type looked struct {
+	*known
+	stands  *stored.Subject // at a path that the command chooses
+	subject *inspect.Subject
+}
+
+// lookup looks up how a key stands under the limits that are known, under the blocks that stand in Redis,
+// and at semaphores. What stands in Redis is read at a path, and below it if that is asked for. Of that,
+// choose takes the names of the semaphores, and the keys that count; nil are the key and those around it.
+func (p *planned) lookup(
+	ctx context.Context, key core.Key, path string, below bool,
+	choose func(*stored.Subject) (semaphores []string, keys []core.Key),
+) (v *looked, err error) {
+	v = new(looked)
+	if v.known, err = p.limits(ctx, key); err != nil {
+		return nil, err
+	}
+	if v.stands, err = p.reader.Subject(ctx, path, below); err != nil {
+		return nil, err
+	}
+	cfg := inspect.Config{Gate: p.gate, Partial: true}
+	cfg.Plan = func(context.Context, core.Key) (core.Plan, error) { return v.plan, nil }
+	semaphores, keys := choose(v.stands)
 	if keys != nil {
 		cfg.Keys = func(*core.Policy, core.Key) []core.Key { return keys }
 	}
-	var err error
-	if cfg.Policies, err = policiesOf(k, stands); err != nil {
+	if cfg.Policies, err = policiesOf(v.known, v.stands); err != nil {
 		return nil, usagef("%w", err)
 	}
 	for _, name := range semaphores {
-		s, err := semaphore.New(l.gate, semaphore.Config{Name: name})
+		s, err := semaphore.New(p.gate, semaphore.Config{Name: name})
 		if err != nil {
 			return nil, usagef("%w", err)
 		}
 		cfg.Semaphores = append(cfg.Semaphores, s)
 	}
-	return inspect.New(cfg, "headgate")
+	i, err := inspect.New(cfg, "headgate")
+	if err != nil {
+		return nil, err
+	}
+	if v.subject, err = i.Lookup(ctx, key); err != nil {
+		return nil, err
+	}
+	return v, v.fault()
+}
+
+// fault returns the error of what could not be asked. That a limit is not known is none.
+func (v *looked) fault() error {
+	errs := []error{v.subject.Outage}
+	for _, err := range v.subject.Faults {
+		if !errors.As(err, new(*inspect.UnknownLimit)) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // isOnce reports whether a policy or a semaphore is one of a Once.

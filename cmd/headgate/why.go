@@ -37,10 +37,9 @@ known.
 
 The exit code is 0 if the request would pass, 1 if it would not, and 6 if a
 limit is not known.`,
-		Example:           "  headgate why acme/user-1\n  headgate why acme/user-1 --policies plans.yaml --name pro",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              a.action(w.run),
+		Example: "  headgate why acme/user-1\n  headgate why acme/user-1 --policies plans.yaml --name pro",
+		Args:    cobra.ExactArgs(1),
+		RunE:    a.onKey(w.run),
 	}
 	w.flags(cmd)
 	cmd.Flags().StringSliceVar(
@@ -49,54 +48,25 @@ limit is not known.`,
 	return cmd
 }
 
-func (w *explaining) run(ctx context.Context, args []string) error {
-	key, err := parseKey(args[0])
+func (w *explaining) run(ctx context.Context, key core.Key, _ []string) error {
+	around := stored.Outermost(key.String())
+	found, err := w.lookup(ctx, key, around, true, func(stands *stored.Subject) ([]string, []core.Key) {
+		if len(w.semaphores) > 0 {
+			return w.semaphores, nil
+		}
+		return slices.DeleteFunc(stands.Semaphores, isOnce), nil
+	})
 	if err != nil {
 		return err
 	}
-	l, err := w.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer l.close()
-	k, err := w.limits(ctx, l, key)
-	if err != nil {
-		return err
-	}
-	stands, err := w.reader(l).Subject(ctx, stored.Outermost(key.String()), true)
-	if err != nil {
-		return err
-	}
-	semaphores := w.semaphores
-	if len(semaphores) == 0 {
-		semaphores = slices.DeleteFunc(stands.Semaphores, isOnce)
-	}
-	i, err := w.inspector(l, k, stands, semaphores, nil)
-	if err != nil {
-		return err
-	}
-	s, err := i.Lookup(ctx, key)
-	if err != nil {
-		return err
-	}
-	v := verdictOf(s)
-	if err := v.doubt(s, k, stands); err != nil {
-		return err
-	}
-	if w.json {
-		err = writeJSON(w.out, v)
-	} else {
-		w.print(v)
-	}
+	v, code := found.verdict(), exitOK
 	switch {
-	case err != nil:
-		return err
 	case len(v.Reasons) > 0:
-		return answer(exitNo)
+		code = exitNo
 	case !v.Passes:
-		return answer(exitUnknown)
+		code = exitUnknown
 	}
-	return nil
+	return w.answer(v, code, func() { w.print(v) })
 }
 
 // verdictView is the answer of why.
@@ -122,42 +92,24 @@ type unknownView struct {
 	Text   string `json:"text"`
 }
 
-// doubt adds what is not known. It returns the error of what could not be asked.
-func (v *verdictView) doubt(s *inspect.Subject, k *known, stands *stored.Subject) error {
-	note := func(u *inspect.UnknownLimit) {
-		v.Unknown = append(v.Unknown, unknownView{u.Policy, u.Error()})
-	}
-	for _, err := range s.Faults {
+// unknowns returns the limits that are not known.
+func (l *looked) unknowns() []unknownView {
+	all := []unknownView{}
+	note := func(u *inspect.UnknownLimit) { all = append(all, unknownView{u.Policy, u.Error()}) }
+	for _, err := range l.subject.Faults { // others have ended the command
 		if u := new(inspect.UnknownLimit); errors.As(err, &u) {
 			note(u)
 		}
 	}
-	for _, one := range k.stated {
-		if one.Policy == nil && k.plan.Algorithm(one.Name) == nil {
+	for _, one := range l.stated {
+		if one.Policy == nil && l.plan.Algorithm(one.Name) == nil {
 			note(&inspect.UnknownLimit{Policy: one.Name, Err: one.Err})
 		}
 	}
-	if len(k.stated) == 0 && len(k.names) == 0 {
-		v.Unknown = append(v.Unknown, unknownView{Text: inspect.StatedNames(nil)})
+	if len(l.stated) == 0 && len(l.names) == 0 {
+		all = append(all, unknownView{Text: inspect.StatedNames(nil)})
 	}
-	v.Plan, v.Override = k.name, k.override
-	v.Passes = v.Passes && len(v.Unknown) == 0
-	stands.Counts = slices.DeleteFunc(stands.Counts, func(c stored.Count) bool {
-		return !stored.Within(s.Key.String(), c.Path)
-	})
-	v.Counts = k.unknown(stands)
-	return faultsOf(s)
-}
-
-// faultsOf returns the error of what could not be asked. That a limit is not known is none.
-func faultsOf(s *inspect.Subject) error {
-	errs := []error{s.Outage}
-	for _, err := range s.Faults {
-		if !errors.As(err, new(*inspect.UnknownLimit)) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return all
 }
 
 type reasonView struct {
@@ -169,24 +121,24 @@ type reasonView struct {
 	IsSlot     bool    `json:"is_slot"`
 }
 
-func verdictOf(s *inspect.Subject) *verdictView {
+// verdict returns what why writes.
+func (l *looked) verdict() *verdictView {
+	s := l.subject
+	l.stands.Counts = slices.DeleteFunc(l.stands.Counts, func(c stored.Count) bool {
+		return !stored.Within(s.Key.String(), c.Path)
+	})
 	v := &verdictView{
-		Key: inspect.FormatKey(s.Key), At: stamp(s.At), Passes: s.Why.Passes(),
-		RetryAfter: seconds(s.Why.RetryAfter), Opens: stamp(s.Why.Opens), Estimated: s.Why.Estimated,
-		Reasons: []reasonView{}, Limits: []limitView{}, Unknown: []unknownView{},
+		Key: inspect.FormatKey(s.Key), At: stamp(s.At), RetryAfter: seconds(s.Why.RetryAfter),
+		Opens: stamp(s.Why.Opens), Estimated: s.Why.Estimated, Reasons: []reasonView{}, Limits: []limitView{},
+		Plan: l.name, Override: l.override, Unknown: l.unknowns(), Counts: l.unknown(l.stands),
 	}
+	v.Passes = s.Why.Passes() && len(v.Unknown) == 0
 	for i := range s.Why.Reasons {
 		r := &s.Why.Reasons[i]
-		one := reasonView{
-			Rule: r.Rule(), Text: r.Text(inspect.FormatKey), RetryAfter: seconds(r.RetryAfter), Opens: stamp(r.Opens),
-			IsSlot: r.Slots != nil,
-		}
-		if r.Limit != nil {
-			one.Key = inspect.FormatKey(r.Limit.Key)
-		} else {
-			one.Key = inspect.FormatKey(r.Slots.Key)
-		}
-		v.Reasons = append(v.Reasons, one)
+		v.Reasons = append(v.Reasons, reasonView{
+			Rule: r.Rule(), Key: inspect.FormatKey(r.Key()), Text: r.Text(inspect.FormatKey),
+			RetryAfter: seconds(r.RetryAfter), Opens: stamp(r.Opens), IsSlot: r.Slots != nil,
+		})
 	}
 	for i := range s.Limits {
 		v.Limits = append(v.Limits, limitOf(&s.Limits[i]))

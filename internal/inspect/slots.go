@@ -29,11 +29,11 @@ type Slots struct {
 
 // Cap is how one key stands at a semaphore.
 type Cap struct {
-	Key  core.Key
-	Used int64 // as the weights of the holders add up
+	Key  core.Key `json:"-"`
+	Used int64    `json:"used"` // as the weights of the holders add up
 	// Limit is that of the holder or waiter that came last.
-	Limit   int64
-	Waiting int
+	Limit   int64 `json:"limit"`
+	Waiting int   `json:"waiting"`
 	newest  int64
 }
 
@@ -42,25 +42,25 @@ func (c *Cap) IsFull() bool { return c.Used >= c.Limit }
 
 // Holder is a holder of a slot.
 type Holder struct {
-	ID     string
-	Key    core.Key // the innermost one
-	Token  int64
-	Weight int64
-	Since  time.Time
-	Until  time.Time // when the lease ends unless it is renewed
-	Meta   map[string]string
-	Own    bool // the key is the subject's, or below it
+	ID     string            `json:"id"`
+	Key    core.Key          `json:"-"` // the innermost one
+	Token  int64             `json:"token"`
+	Weight int64             `json:"weight"`
+	Since  time.Time         `json:"-"`
+	Until  time.Time         `json:"-"` // when the lease ends unless it is renewed
+	Meta   map[string]string `json:"meta"`
+	Own    bool              `json:"-"` // the key is the subject's, or below it
 }
 
 // Waiter is a caller that waits for a slot.
 type Waiter struct {
-	ID     string
-	Key    core.Key // the innermost one
-	Place  int      // in the queue of its key, from 1
-	Weight int64
-	Since  time.Time
-	Meta   map[string]string
-	Own    bool // the key is the subject's, or below it
+	ID     string            `json:"id"`
+	Key    core.Key          `json:"-"`     // the innermost one
+	Place  int               `json:"place"` // in the queue of its key, from 1
+	Weight int64             `json:"weight"`
+	Since  time.Time         `json:"-"`
+	Meta   map[string]string `json:"meta"`
+	Own    bool              `json:"-"` // the key is the subject's, or below it
 }
 
 // IsFull reports whether the next request of the subject would not be granted a slot at once.

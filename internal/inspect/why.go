@@ -140,6 +140,14 @@ func (r *Reason) Rule() string {
 	return r.Limit.Policy.Name()
 }
 
+// Key returns the key that stands under the rule.
+func (r *Reason) Key() core.Key {
+	if r.Slots != nil {
+		return r.Slots.Key
+	}
+	return r.Limit.Key
+}
+
 // Text says in a sentence why the next request would be denied, with keys as name writes them.
 func (r *Reason) Text(name func(core.Key) string) string {
 	if r.Slots != nil {
