@@ -69,9 +69,6 @@ type limitRow struct {
 // slotsRow is how a key stands at a semaphore.
 type slotsRow struct {
 	inspect.Slots
-	Own, Others           []inspect.Holder
-	OwnWait, OthersWait   int
-	OwnWaiters            []inspect.Waiter
 	MoreHolders, MoreWait int // that are not shown
 }
 
@@ -216,28 +213,13 @@ func (a *Admin) others(stated []inspect.Stated) (all []statedRow) {
 	return all
 }
 
-// slotsOf parts the holders and waiters of a key from all others.
+// slotsOf leaves out the holders and waiters that are too many.
 func slotsOf(s inspect.Slots) slotsRow {
 	row := slotsRow{Slots: s}
-	for _, h := range s.Holders {
-		if h.Own {
-			row.Own = append(row.Own, h)
-		} else {
-			row.Others = append(row.Others, h)
-		}
-	}
-	for _, w := range s.Waiters {
-		if w.Own {
-			row.OwnWaiters = append(row.OwnWaiters, w)
-		} else {
-			row.OthersWait++
-		}
-	}
-	row.OwnWait = len(row.OwnWaiters)
-	row.MoreHolders = max(0, len(row.Own)-maxHolders) + max(0, len(row.Others)-maxHolders)
-	row.MoreWait = max(0, row.OwnWait-maxWaiters)
-	row.Own, row.Others = row.Own[:min(len(row.Own), maxHolders)], row.Others[:min(len(row.Others), maxHolders)]
-	row.OwnWaiters = row.OwnWaiters[:min(row.OwnWait, maxWaiters)]
+	row.MoreHolders = max(0, len(s.Holders)-maxHolders) + max(0, len(s.Others)-maxHolders)
+	row.MoreWait = max(0, len(s.Waiters)-maxWaiters)
+	row.Holders, row.Others = s.Holders[:min(len(s.Holders), maxHolders)], s.Others[:min(len(s.Others), maxHolders)]
+	row.Waiters = s.Waiters[:min(len(s.Waiters), maxWaiters)]
 	return row
 }
 

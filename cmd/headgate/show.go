@@ -177,16 +177,12 @@ func slotsOf(s *inspect.Slots, now time.Time) slotsView {
 		Semaphore: s.Semaphore.Name(), Caps: []capView{}, Holders: []holderView{}, Waiters: []waiterView{},
 	}
 	for _, h := range s.Holders {
-		if h.Own {
-			v.Holders = append(v.Holders, holderView{
-				inspect.FormatKey(h.Key), h, seconds(now.Sub(h.Since)), seconds(h.Until.Sub(now)),
-			})
-		}
+		v.Holders = append(v.Holders, holderView{
+			inspect.FormatKey(h.Key), h, seconds(now.Sub(h.Since)), seconds(h.Until.Sub(now)),
+		})
 	}
 	for _, w := range s.Waiters {
-		if w.Own {
-			v.Waiters = append(v.Waiters, waiterView{inspect.FormatKey(w.Key), w, seconds(now.Sub(w.Since))})
-		}
+		v.Waiters = append(v.Waiters, waiterView{inspect.FormatKey(w.Key), w, seconds(now.Sub(w.Since))})
 	}
 	for _, c := range s.Caps {
 		v.Caps = append(v.Caps, capView{inspect.FormatKey(c.Key), c})

@@ -87,7 +87,7 @@ func TestRights(t *testing.T) {
 		check(book.SetOverride(t.Context(), "acme", plans.Override{Plan: "free"}))
 		_, err = book.DeleteOverride(t.Context(), "acme")
 		check(err)
-		gatetest.Equal(t, len(s.Slots[0].Holders), 2, "holders")
+		gatetest.Equal(t, len(s.Slots[0].Others), 2, "holders")
 	}
 	everything()
 

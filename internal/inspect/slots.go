@@ -20,11 +20,13 @@ type Slots struct {
 	// Caps are those of the subject and of the keys around it, outermost first, at which somebody
 	// holds a slot or waits.
 	Caps []Cap
-	// Holders are those below the outermost part of the key, in the order in which their leases end.
-	Holders []Holder
-	// Waiters are those below the outermost part of the key, by their keys and in the order in which
-	// they are served.
-	Waiters []Waiter
+	// Holders are those at the key or below it, and Others those at other keys of its outermost part, in
+	// the order in which their leases end.
+	Holders, Others []Holder
+	// Waiters are those at the key or below it, by their keys and in the order in which they are served.
+	// OthersWait are how many wait at other keys of its outermost part.
+	Waiters    []Waiter
+	OthersWait int
 }
 
 // Cap is how one key stands at a semaphore.
@@ -49,7 +51,6 @@ type Holder struct {
 	Since  time.Time         `json:"-"`
 	Until  time.Time         `json:"-"` // when the lease ends unless it is renewed
 	Meta   map[string]string `json:"meta"`
-	Own    bool              `json:"-"` // the key is the subject's, or below it
 }
 
 // Waiter is a caller that waits for a slot.
@@ -60,7 +61,6 @@ type Waiter struct {
 	Weight int64             `json:"weight"`
 	Since  time.Time         `json:"-"`
 	Meta   map[string]string `json:"meta"`
-	Own    bool              `json:"-"` // the key is the subject's, or below it
 }
 
 // IsFull reports whether the next request of the subject would not be granted a slot at once.
@@ -109,19 +109,26 @@ func (i *Inspector) Slots(
 		at := core.Inside(hub.Pass{}).KeyAt(leaf.Node)
 		ago := func(t int64) time.Time { return here.Add(time.Duration(t-now) * time.Microsecond) }
 		s.count(&r, e.Left < 0)
-		if e.Left < 0 {
+		own := stored.Within(leaf.Node, key.String())
+		switch {
+		case e.Left < 0 && !own:
+			s.OthersWait++
+		case e.Left < 0:
 			places[leaf.Node]++
 			s.Waiters = append(s.Waiters, Waiter{
 				ID: e.ID, Key: at, Place: places[leaf.Node], Weight: leaf.Weight,
-				Since: ago(min(r.Queued, now)), Meta: r.Values(), Own: stored.Within(leaf.Node, key.String()),
+				Since: ago(min(r.Queued, now)), Meta: r.Values(),
 			})
-			continue
+		default:
+			to := &s.Others
+			if own {
+				to = &s.Holders
+			}
+			*to = append(*to, Holder{
+				ID: e.ID, Key: at, Token: r.Token, Weight: leaf.Weight,
+				Since: ago(r.Granted), Until: ago(now + e.Left), Meta: r.Values(),
+			})
 		}
-		s.Holders = append(s.Holders, Holder{
-			ID: e.ID, Key: at, Token: r.Token, Weight: leaf.Weight,
-			Since: ago(r.Granted), Until: ago(now + e.Left), Meta: r.Values(),
-			Own: stored.Within(leaf.Node, key.String()),
-		})
 	}
 	s.dropUnknown()
 	return s, nil

@@ -75,19 +75,19 @@ func TestSubject(t *testing.T) {
 		for _, c := range slots.Caps {
 			rows = append(rows, fmt.Sprintf("cap %s %d/%d %d", inspect.FormatKey(c.Key), c.Used, c.Limit, c.Waiting))
 		}
-		for _, h := range slots.Holders {
-			rows = append(rows, fmt.Sprintf("holds %s %v %v after %v", inspect.FormatKey(h.Key), h.Own, h.Meta,
-				after(h.Since)))
+		for _, h := range append(slots.Holders, slots.Others...) {
+			rows = append(rows, fmt.Sprintf("holds %s %v after %v", inspect.FormatKey(h.Key), h.Meta, after(h.Since)))
 		}
 		for _, w := range slots.Waiters {
-			rows = append(rows, fmt.Sprintf("waits %s %v %v place %d after %v", inspect.FormatKey(w.Key), w.Own, w.Meta,
+			rows = append(rows, fmt.Sprintf("waits %s %v place %d after %v", inspect.FormatKey(w.Key), w.Meta,
 				w.Place, after(w.Since)))
 		}
+		rows = append(rows, fmt.Sprintf("of others %d, and %d wait", len(slots.Others), slots.OthersWait))
 		want = []string{
 			"cap acme 2/2 3", "cap acme/bob 1/2 2",
-			"holds acme/bob true map[request:/chat?a=b c0] after 0s", "holds acme/ann false map[request:/chat?a=b c1] after 1ms",
-			"waits acme/ann false map[of:ann] place 1 after 3ms",
-			"waits acme/bob true map[of:bob] place 1 after 2ms", "waits acme/bob true map[of:bob] place 2 after 4ms",
+			"holds acme/bob map[request:/chat?a=b c0] after 0s", "holds acme/ann map[request:/chat?a=b c1] after 1ms",
+			"waits acme/bob map[of:bob] place 1 after 2ms", "waits acme/bob map[of:bob] place 2 after 4ms",
+			"of others 1, and 1 wait",
 		}
 		if fmt.Sprint(rows) != fmt.Sprint(want) {
 			t.Errorf("slots\n%v\nwant\n%v", strings.Join(rows, "\n"), strings.Join(want, "\n"))

@@ -80,37 +80,28 @@ type Recording struct {
 
 // Record records a value under values of the series' labels, in their order.
 func (w *Recording) Record(s *Series, value float64, values ...string) {
-	w.Instrument(s, w.Tenant, values...).Record(w.Context, value)
-}
-
-// Instrument returns what records a series under values of its labels, in their order.
-func (r *Recorder) Instrument(s *Series, tenant string, values ...string) Instrument {
 	var c combination
 	copy(c[:], values)
 	if s.PerTenant {
-		c[len(s.Labels)] = tenant
+		c[len(s.Labels)] = w.Tenant
 	}
-	return r.instrument(s, c)
+	w.instrument(s, c).Record(w.Context, value)
 }
 
-// instrument returns the instrument of a series for values of its labels.
+// instrument returns the instrument of a series for values of its labels. Other stands in place of those
+// beyond the bound of their label.
 func (r *Recorder) instrument(s *Series, c combination) Instrument {
 	cell := &r.cells[s.index]
 	if i, ok := cell.Get(c); ok {
 		return i
 	}
-	c = r.bounded(s, c)
-	return cell.Make(c, func() Instrument {
-		return r.cfg.Exporter.Instrument(s, slices.Clone(c[:len(r.Labels(s))]))
-	})
-}
-
-// bounded returns the combination with Other in place of the values beyond the bound of their label.
-func (r *Recorder) bounded(s *Series, c combination) combination {
-	for i, label := range r.Labels(s) {
+	labels := r.Labels(s)
+	for i, label := range labels {
 		c[i] = r.Bounded(label, c[i])
 	}
-	return c
+	return cell.Make(c, func() Instrument {
+		return r.cfg.Exporter.Instrument(s, slices.Clone(c[:len(labels)]))
+	})
 }
 
 // Bounded returns a value of a label, or Other if the label has too many.

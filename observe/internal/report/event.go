@@ -15,10 +15,11 @@ import (
 // recording is one event while it is recorded.
 type recording struct{ series.Recording }
 
-// measure records an event of core, other than a decision, or of a package beside core. It reports
-// whether it knows the event.
+// measure records an event of core or of a package beside core. It reports whether it knows the event.
 func (w *recording) measure(e core.Event) bool {
 	switch e := e.(type) {
+	case *core.DecisionEvent:
+		w.decision(e)
 	case *core.ReservationEvent:
 		result := series.ResultOf(e.Err)
 		if e.Op == core.OpHoldExpired || e.Op == core.OpRefundFailed {

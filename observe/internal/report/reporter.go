@@ -20,8 +20,7 @@ type Config struct {
 // concurrent use.
 type Reporter struct {
 	*series.Recorder
-	tenant    func(context.Context, core.Event) string
-	decisions decisions
+	tenant func(context.Context, core.Event) string
 	watched
 }
 
@@ -34,7 +33,6 @@ func New(cfg Config) (*Reporter, error) {
 		return nil, err
 	}
 	r := &Reporter{Recorder: recorder, tenant: cfg.Tenant}
-	r.decisions.Recorder = recorder
 	r.watched.recorder, r.watched.ended = recorder, make(map[place]float64)
 	return r, nil
 }
@@ -45,9 +43,7 @@ func (r *Reporter) Observe(ctx context.Context, e core.Event) {
 	if r.tenant != nil {
 		w.Tenant = r.tenant(ctx, e)
 	}
-	if d, ok := e.(*core.DecisionEvent); ok {
-		r.decisions.observe(&w, d)
-	} else if !w.measure(e) {
+	if !w.measure(e) {
 		above := w.Recording // on the heap, because a func value receives it
 		above.Measure(e)
 	}
