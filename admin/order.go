@@ -3,6 +3,7 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -22,6 +23,8 @@ type order struct {
 	// Plan, Limit and LimitPolicy are what an override changes.
 	Plan, Limit, LimitPolicy string
 	Back                     string // the key of the page that the operator came from
+
+	form url.Values // that it was read from
 }
 
 // untilPeriod is a For until the end of the quota's period, and forever is an override without an end.
@@ -35,6 +38,7 @@ const maxUnits = 1_000_000_000_000_000
 
 // read reads an order from the fields of a form. It says what is wrong in words for the operator.
 func (a *Admin) read(form url.Values) (o order, err error) {
+	o.form = form
 	o.Op, o.ID, o.Back = opOf(form.Get("action")), form.Get("id"), form.Get("back")
 	o.For, o.Limit, o.LimitPolicy = form.Get("for"), form.Get("limit"), form.Get("limit_policy")
 	o.Slots, o.Holder, o.Tenant = form.Get("slots"), form.Get("holder"), form.Get("tenant")
@@ -88,30 +92,24 @@ func (a *Admin) knows(tenant string) error {
 	return nil
 }
 
-// fields returns the fields of a form for the order.
+// fields returns the fields of a form for the order: those that it was read from, without the operator's
+// choices, which it has made times and overrides of.
 func (o *order) fields() url.Values {
-	form := url.Values{"action": {o.Op.String()}, "id": {o.ID}, "back": {o.Back}}
-	set := func(name, value string) {
-		if value != "" {
-			form.Set(name, value)
-		}
+	form := maps.Clone(o.form)
+	for _, chosen := range []string{"for", "plan", "limit", "limit_policy", "units", "until", "override"} {
+		form.Del(chosen)
 	}
-	if o.Key != (core.Key{}) {
-		set("key", inspect.FormatKey(o.Key))
-	}
-	if o.Policy != nil {
-		set("policy", o.Policy.Name())
-	}
+	form.Set("action", o.Op.String())
+	form.Set("id", o.ID)
 	if o.Units != 0 {
-		set("units", strconv.FormatInt(o.Units, 10))
+		form.Set("units", strconv.FormatInt(o.Units, 10))
 	}
 	if !o.Until.IsZero() {
-		set("until", o.Until.UTC().Format(time.RFC3339Nano))
+		form.Set("until", o.Until.UTC().Format(time.RFC3339Nano))
 	}
-	set("slots", o.Slots)
-	set("holder", o.Holder)
-	set("tenant", o.Tenant)
-	set("override", o.Override)
+	if o.Override != "" {
+		form.Set("override", o.Override)
+	}
 	return form
 }
 
@@ -146,9 +144,7 @@ func (o *order) change(before *plans.Override) (after plans.Override, err error)
 	}
 	if o.Limit != "" {
 		limits := make(map[string]core.Algorithm)
-		for name, limit := range after.Limits {
-			limits[name] = limit
-		}
+		maps.Copy(limits, after.Limits)
 		if limits[o.LimitPolicy], err = readLimit(o.Limit); err != nil {
 			return after, err
 		}

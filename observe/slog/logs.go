@@ -76,19 +76,14 @@ func hashed(key core.Key) string {
 // of the other packages' configurations.
 func (l *Logs) Observe(ctx context.Context, e core.Event) {
 	if l.sampler.pends() {
-		l.flush(ctx, l.cfg.Clock())
+		l.write(ctx, l.sampler.due(l.cfg.Clock(), false))
 	}
 	l.say(ctx, e)
 }
 
 // Flush tells the repetitions that no line has told yet. Call it before the program ends.
 func (l *Logs) Flush(ctx context.Context) {
-	l.write(ctx, l.sampler.drain())
-}
-
-// flush tells the repetitions of lines that were written long enough ago.
-func (l *Logs) flush(ctx context.Context, now time.Time) {
-	l.write(ctx, l.sampler.due(now))
+	l.write(ctx, l.sampler.due(l.cfg.Clock(), true))
 }
 
 func (l *Logs) write(ctx context.Context, repeated []repetition) {

@@ -76,23 +76,16 @@ func (s *sampler) first(at subject, now time.Time, show func() string) (key stri
 	return e.key, true
 }
 
-// due forgets the lines that were written long enough ago, and returns their repetitions. A clock
+// due forgets the lines that were written long enough ago, or all, and returns their repetitions. A clock
 // that goes back ends a line early.
-func (s *sampler) due(now time.Time) []repetition {
+func (s *sampler) due(now time.Time, all bool) []repetition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
-	for n < len(s.order) && (now.Sub(s.order[n].since) >= s.every || now.Before(s.order[n].since)) {
+	for n < len(s.order) && (all || now.Sub(s.order[n].since) >= s.every || now.Before(s.order[n].since)) {
 		n++
 	}
 	return s.forget(n)
-}
-
-// drain forgets all lines.
-func (s *sampler) drain() []repetition {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.forget(len(s.order))
 }
 
 // forget forgets the n oldest lines. The lock is held.

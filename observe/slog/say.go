@@ -130,11 +130,13 @@ func (l *Logs) reservation(ctx context.Context, e *core.ReservationEvent) {
 	switch {
 	case e.Op == core.OpHoldExpired:
 		l.sample(ctx, subject{line: line{slog.LevelWarn, name, ""}})
-	case e.Err != nil && errors.Is(e.Err, core.ErrMisconfigured):
+	case e.Err == nil:
+	case errors.Is(e.Err, core.ErrMisconfigured):
 		l.fault(ctx, name, "", "", e.Err)
-	case e.Err != nil && e.Op != core.OpRefundFailed:
-		l.sample(ctx, subject{line: line{slog.LevelError, name + " failed", ""}}, slog.Any("error", e.Err))
-	case e.Err != nil:
+	default:
+		if e.Op != core.OpRefundFailed {
+			name += " failed"
+		}
 		l.sample(ctx, subject{line: line{slog.LevelError, name, ""}}, slog.Any("error", e.Err))
 	}
 }
