@@ -35,17 +35,18 @@ type Metrics struct {
 }
 
 // vectors are the series that events change.
-type vectors map[*series.Series]vector
+type vectors map[*series.Series]prometheus.Collector
 
 // Instrument implements series.Exporter.
 func (v vectors) Instrument(s *series.Series, values []string) series.Instrument {
-	return v[s].instrument(values)
-}
-
-// vector is one series, other than those that are read.
-type vector struct {
-	prometheus.Collector
-	instrument func(values []string) series.Instrument
+	switch made := v[s].(type) {
+	case *prometheus.HistogramVec:
+		return histogram{made.WithLabelValues(values...)}
+	case *prometheus.GaugeVec:
+		return gauge{made.WithLabelValues(values...)}
+	default:
+		return counter{made.(*prometheus.CounterVec).WithLabelValues(values...)}
+	}
 }
 
 // New returns Metrics and registers them. Its error also says that others have registered the same
@@ -74,26 +75,18 @@ func New(cfg Config) (*Metrics, error) {
 	return m, nil
 }
 
-func newVector(s *series.Series, labels []string) vector {
+// newVector returns what counts a series, other than one that is read.
+func newVector(s *series.Series, labels []string) prometheus.Collector {
 	opts := prometheus.Opts{Name: s.Prometheus(), Help: s.Help}
 	switch s.Kind {
 	case series.Histogram:
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: opts.Name, Help: opts.Help, Buckets: s.Buckets,
 		}, labels)
-		return vector{v, func(values []string) series.Instrument {
-			return histogram{v.WithLabelValues(values...)}
-		}}
 	case series.Gauge:
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts(opts), labels)
-		return vector{v, func(values []string) series.Instrument {
-			return gauge{v.WithLabelValues(values...)}
-		}}
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts(opts), labels)
 	default:
-		v := prometheus.NewCounterVec(prometheus.CounterOpts(opts), labels)
-		return vector{v, func(values []string) series.Instrument {
-			return counter{v.WithLabelValues(values...)}
-		}}
+		return prometheus.NewCounterVec(prometheus.CounterOpts(opts), labels)
 	}
 }
 
