@@ -35,40 +35,25 @@ func ParseKey(text string) (core.Key, error) {
 	return core.NewKey(parts[0], parts[1:]...)
 }
 
-// pathPart is a part of a key as it stands in the names of Redis keys, or the hash of one.
-var pathPart = regexp.MustCompile(`^([A-Za-z0-9_.@=-]|%[0-9A-F]{2}){1,64}$|^~[A-Za-z0-9_-]{22}$`)
+// keyPath is a key as it stands in the names of Redis keys: at most 8 parts, or the hashes of some.
+var keyPath = regexp.MustCompile(`^\{` + pathPart + `\}(:` + pathPart + `){0,7}$`)
+
+const pathPart = `(([A-Za-z0-9_.@=-]|%[0-9A-F]{2}){1,64}|~[A-Za-z0-9_-]{22})`
 
 // parsePath is ParseKey for the form in the names of Redis keys.
 func parsePath(path string) (core.Key, error) {
-	outermost, inner, closed := strings.Cut(path[1:], "}")
-	parts := []string{outermost}
-	if inner != "" {
-		if inner[0] != ':' {
-			closed = false
-		}
-		parts = append(parts, strings.Split(inner[1:], ":")...)
-	}
-	for _, part := range parts {
-		closed = closed && pathPart.MatchString(part)
-	}
-	key := core.Inside(hub.Pass{}).KeyAt(path)
-	if closed && !strings.Contains(path, "~") { // the text of a hash is not known
+	key, known := core.Inside(hub.Pass{}).KeyAt(path), keyPath.MatchString(path)
+	if known && !strings.Contains(path, "~") { // the text of a hash is not known
 		plain := key.Parts()
-		if len(plain) != len(parts) {
-			closed = false
-		} else if same, err := core.NewKey(plain[0], plain[1:]...); err != nil || same != key {
-			closed = false
-		}
+		same, err := core.NewKey(plain[0], plain[1:]...)
+		known = err == nil && same == key
 	}
-	if !closed || len(parts) > maxParts {
+	if !known {
 		return core.Key{}, fmt.Errorf("%w: %.100q is not as Redis has it, such as {acme}:bob",
 			core.ErrKey, path)
 	}
 	return key, nil
 }
-
-// maxParts is how many parts a key may have.
-const maxParts = 8
 
 // FormatKey returns the text of a key that ParseKey reads.
 func FormatKey(k core.Key) string {

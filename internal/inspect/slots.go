@@ -95,7 +95,6 @@ func (i *Inspector) Slots(
 	if err != nil {
 		return s, err
 	}
-	s.Caps = make([]Cap, 0, maxParts)
 	for _, k := range around(key) {
 		s.Caps = append(s.Caps, Cap{Key: k})
 	}
