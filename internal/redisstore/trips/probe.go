@@ -17,6 +17,10 @@ import (
 	"github.com/headgate/headgate/internal/deadline"
 )
 
+// steps is how often a probe waits for its server: for a connection, for two answers to its greeting,
+// for one to its script, and for one to the text of that.
+const steps = 5
+
 // prober asks a server to decide, as callers do: a Redis may answer a PING and still reject writes.
 type prober struct {
 	link      *link
@@ -34,7 +38,8 @@ func (p *prober) probe(ctx context.Context) error {
 	if p.client == nil { // there is no other connection to ask on
 		return p.tryPool(ctx, p.link.Client, p.patience)
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.link.patience+excuse) // each step has its own time
+	// Each step has its own time. In a process that starves each takes a turn of a goroutine.
+	ctx, cancel := p.pulse.Within(ctx, p.link.patience+excuse, steps*excuse)
 	defer cancel()
 	return p.tryOwn(ctx)
 }

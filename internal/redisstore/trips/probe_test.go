@@ -87,6 +87,60 @@ func TestProbeBelievesNoEarlierAnswer(t *testing.T) {
 	}
 }
 
+// busy is the connection of a process whose goroutines compute: a goroutine that has written waits for
+// its turn before it reads.
+type busy struct {
+	net.Conn
+	waits atomic.Bool
+}
+
+func (b *busy) Write(p []byte) (int, error) {
+	b.waits.Store(true)
+	return b.Conn.Write(p)
+}
+
+func (b *busy) Read(p []byte) (int, error) {
+	if b.waits.Swap(false) {
+		time.Sleep(turn)
+	}
+	return b.Conn.Read(p)
+}
+
+// turn is for how long a goroutine waits where 50 compute on one processor.
+const turn = 1100 * time.Millisecond
+
+// A process that starves from the first call on has a turn for each step of a probe.
+func TestStarvedProbeHasATurnForEachStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dials atomic.Int64
+		dial := dialed(func(asked int) string {
+			if asked == 1 {
+				return "-NOSCRIPT No matching script. Please use EVAL.\r\n"
+			}
+			return decides(asked)
+		})
+		s := newServersOver(t, func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dials.Add(1)
+			time.Sleep(turn)
+			c, err := dial(ctx, network, addr)
+			return &busy{Conn: c}, err
+		}, func(ctx context.Context, cmds []redis.Cmder) error {
+			<-ctx.Done() // which nothing reads in time
+			return ctx.Err()
+		}, trips.Config{Notify: func(_ context.Context, n trips.Notice) {
+			if n.Kind == trips.Opened {
+				t.Errorf("the circuit opened: %v", n.Err)
+			}
+		}})
+		s.Starve(turn)
+		_ = s.Do(t.Context(), &newLetter("a", "lost").Call)
+		time.Sleep(10 * turn)
+		if dials.Load() == 0 {
+			t.Error("no probe has asked")
+		}
+	})
+}
+
 // A full server lives if it answers over the pool, however long it takes to connect. It refuses the
 // handshake, and a proxy in front of it the first command.
 func TestFullServerAnswersOverThePool(t *testing.T) {
