@@ -8,7 +8,7 @@ const lagMemory = 5 * time.Second
 // health is what a queue knows of its server and of its own process. The queue's lock guards it.
 type health struct {
 	timeout  time.Duration
-	quick    bool          // the last round trip took less than a step
+	quick    bool          // the last round trip took less than a beat
 	heard    time.Time     // when the last call was sent of those that the server has answered
 	answered time.Time     // when the server last answered
 	proven   time.Time     // when it last answered a probe

@@ -46,10 +46,6 @@ func (l *link) init(cfg Config) {
 // Patience is how long a round trip may take.
 func (l *link) Patience() time.Duration { return l.patience }
 
-// step is the time between two beats, at which calls are looked at whose time may be over. Each ends
-// early by up to a step.
-func (l *link) step() time.Duration { return l.Timeout / 8 }
-
 // Within calls f with a context that ends with ctx or at its deadline, and within the timeout.
 func (l *link) Within(ctx context.Context, f func(context.Context) error) error {
 	end := time.Now().Add(l.Timeout)

@@ -124,12 +124,11 @@ func (n *node) probe(ctx context.Context) error {
 // probed receives the outcome of each probe. It returns false when another server has the keys of
 // one that fails.
 func (n *node) probed(fault error, changed bool) (watched bool) {
+	n.queue.resume()
 	switch {
 	case fault != nil && changed:
-		n.queue.opened()
 		n.notify(Opened, fault)
 	case changed:
-		n.queue.closed()
 		n.notify(Closed, nil)
 	}
 	if fault != nil && n.replaced(n) {

@@ -27,13 +27,12 @@ type pending struct {
 	beats bool // the pulse is held, while there are calls
 }
 
-func (p *pending) step() time.Duration { return p.pulse.Every }
-
 func (p *pending) init(l *link, n *node) {
 	p.link, p.node = l, n
 	p.strays = make(map[string]struct{})
 	p.trips = make(map[*trip]struct{})
-	p.timeout, p.pulse.Every = l.Timeout, l.step()
+	// A beat looks at all calls whose time may be over, so each ends early by up to the time between two.
+	p.timeout, p.pulse.Every = l.Timeout, l.Timeout/8
 	p.pulse.Fired, p.pulse.Look = p.fired, p.tick
 }
 
@@ -128,7 +127,7 @@ func (p *pending) over(k *Call, since time.Time) error {
 	answers := p.answers(k.entered, since)
 	limit := p.limit(k, since, answers)
 	switch now := time.Now(); {
-	case now.Add(p.step()).Before(limit):
+	case now.Add(p.pulse.Every).Before(limit):
 		return nil
 	case answers || p.isProven() || p.excuses(k, now):
 		return ErrOverloaded
@@ -228,7 +227,7 @@ func (p *pending) patience() time.Duration {
 	return p.link.patience
 }
 
-// isQuick reports whether the last round trip took less than a step.
+// isQuick reports whether the last round trip took less than a beat.
 func (p *pending) isQuick() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

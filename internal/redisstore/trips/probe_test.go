@@ -132,7 +132,7 @@ func TestStarvedProbeHasATurnForEachStep(t *testing.T) {
 				t.Errorf("the circuit opened: %v", n.Err)
 			}
 		}})
-		s.Starve(turn)
+		s.Starve(t, turn)
 		_ = s.Do(t.Context(), &newLetter("a", "lost").Call)
 		time.Sleep(10 * turn)
 		if dials.Load() == 0 {
@@ -221,6 +221,32 @@ func TestCallsPassSilentConnections(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A connection is not silent in time in which the process did not run: no other call passes it.
+func TestCallsPassNoUnreadConnections(t *testing.T) {
+	const unread = 2 * timeout
+	synctest.Test(t, func(t *testing.T) {
+		s := newServersOver(t, dialed(decides), func(_ context.Context, cmds []redis.Cmder) error {
+			if texts(cmds[0])[0] == "unread" {
+				time.Sleep(unread)
+			}
+			answer(cmds[0])
+			return nil
+		}, trips.Config{})
+		s.Starve(t, timeout * 4 / 5)
+		var callers sync.WaitGroup
+		began := time.Now()
+		for range 2 {
+			callers.Go(func() { _ = s.Do(t.Context(), &newLetter("a", "unread").Call) })
+			synctest.Wait()
+		}
+		gatetest.Worked(t, s.Do(t.Context(), &newLetter("a", "waits").Call))
+		if took := time.Since(began); took < unread {
+			t.Errorf("a call that waits is sent after %v", took)
+		}
+		callers.Wait()
+	})
 }
 
 // A release waits for the acquire of its slot. It is sent when that is answered, although it is so late

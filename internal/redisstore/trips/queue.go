@@ -32,7 +32,6 @@ type queue struct {
 
 	senders int
 	crowd   bool // the last batch had several calls
-	reopens chan struct{}
 }
 
 func newQueue(l *link, n *node) *queue {
@@ -107,7 +106,7 @@ func (q *queue) leads(k *Call) bool {
 func (q *queue) lead(k *Call) {
 	q.senders++
 	ctx, cancel := q.until(k)
-	k.trip.begin(k.entered, k)
+	k.trip.begin(k.entered, k.lost, k)
 	err := q.carry(ctx, &k.trip)
 	cancel()
 	q.answer(&k.trip, err)
@@ -134,7 +133,7 @@ func (q *queue) doAll(ctx context.Context, calls []*Call, own bool) {
 		k.enter(ctx, q.lost)
 	}
 	t := new(trip)
-	t.begin(time.Now(), calls...)
+	t.begin(time.Now(), q.lost, calls...)
 	t.own, t.beside = own && !q.starves(), true
 	q.answer(t, q.carry(ctx, t))
 	for _, k := range calls {
@@ -225,30 +224,21 @@ func (q *queue) hear(begun time.Time) {
 	q.proven = time.Now()
 	q.hears(begun, q.proven)
 	for t := range q.trips {
-		if !t.beside && len(q.trips) <= maxTrips && q.overtaken(t.sent, q.lost, q.timeout/2) {
+		if !t.beside && len(q.trips) <= maxTrips && q.overtaken(t.sent, t.lost, q.timeout/2) {
 			t.beside = true
 			q.senders--
 			q.node.stale.Store(true)
 		}
 	}
-	q.start(Decisions)
 }
 
-// opened and closed say that the breaker has.
-func (q *queue) opened() {
-	q.mu.Lock()
-	if q.reopens == nil {
-		q.reopens = make(chan struct{})
-	}
-	q.mu.Unlock()
+// resume has the calls end or go on that wait, after each probe. A sender leaves them whose server is
+// known to fail.
+func (q *queue) resume() {
 	q.end()
-}
-
-func (q *queue) closed() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.reopens != nil {
-		close(q.reopens)
-		q.reopens = nil
+	if len(q.waiting) > 0 {
+		q.start(Decisions)
 	}
 }

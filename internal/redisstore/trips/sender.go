@@ -1,10 +1,6 @@
 package trips
 
-import (
-	"time"
-
-	"github.com/headgate/headgate/internal/breaker"
-)
+import "time"
 
 const (
 	minHalf = 4 // the most calls that always share a batch
@@ -23,7 +19,7 @@ func (q *queue) send() {
 			break
 		}
 		now := time.Now()
-		t.begin(now)
+		t.begin(now, q.lost)
 		t.waited = true
 		q.take(t, max(want, q.room())) // as many as it has waited for
 		q.crowd = len(t.calls) > 1
@@ -40,8 +36,8 @@ func (q *queue) send() {
 		if t.beside {
 			return
 		}
-		if err != nil {
-			q.rest()
+		if err != nil && q.node.circuit.IsOpen() { // the next probe has others go on
+			break
 		}
 	}
 	q.senders--
@@ -77,20 +73,4 @@ func (q *queue) room() int {
 		parts = max(parts, q.senders)
 	}
 	return min(maxBatchCalls, max(minHalf, (n+1)/parts))
-}
-
-// rest keeps a sender from asking a server again and again that is known to fail.
-func (q *queue) rest() {
-	reopens := q.reopens
-	if reopens == nil {
-		return
-	}
-	q.mu.Unlock()
-	defer q.mu.Lock()
-	pause := time.NewTimer(breaker.Pause)
-	defer pause.Stop()
-	select {
-	case <-reopens:
-	case <-pause.C:
-	}
 }

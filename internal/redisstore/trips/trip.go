@@ -12,16 +12,17 @@ type trip struct {
 	calls    []*Call // when they are written, in the order of the commands
 	commands []command
 	sent     time.Time
-	own      bool // on a connection of its own
-	beside   bool // is not one of the senders
-	waited   bool // the callers wait elsewhere
-	written  bool // the commands are, and the callers may leave
-	panicked any  // the value of a panic in a hook of the client
+	lost     time.Duration // health.lost, as it was sent
+	own      bool          // on a connection of its own
+	beside   bool          // is not one of the senders
+	waited   bool          // the callers wait elsewhere
+	written  bool          // the commands are, and the callers may leave
+	panicked any           // the value of a panic in a hook of the client
 }
 
 // begin makes the trip a new one. It keeps its memory.
-func (t *trip) begin(now time.Time, calls ...*Call) {
-	*t = trip{calls: append(t.calls[:0], calls...), commands: t.commands[:0], sent: now}
+func (t *trip) begin(now time.Time, lost time.Duration, calls ...*Call) {
+	*t = trip{calls: append(t.calls[:0], calls...), commands: t.commands[:0], sent: now, lost: lost}
 }
 
 // pack writes the commands. Calls that may share a script do, as long as it has room for their
