@@ -96,6 +96,27 @@ func (h hook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipeli
 	return func(ctx context.Context, cmds []redis.Cmder) error { return h(ctx, cmds) }
 }
 
+// but answers all commands but those whose first letter has that text: they get nothing.
+func but(text string) hook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if texts(cmds[0])[0] == text {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		answer(cmds[0])
+		return nil
+	}
+}
+
+// stays is a Notify that wants no circuit to open.
+func stays(t *testing.T) func(context.Context, trips.Notice) {
+	return func(_ context.Context, n trips.Notice) {
+		if n.Kind == trips.Opened {
+			t.Errorf("the circuit opened: %v", n.Err)
+		}
+	}
+}
+
 const timeout = 50 * time.Millisecond
 
 // newServers returns the Servers of a client that finds no connection and whose scripts the hook

@@ -17,6 +17,8 @@ import (
 	"github.com/headgate/headgate/internal/redisstore/trips"
 )
 
+const bye = "bye" // the reply of a server that hangs up
+
 // dialed returns a dialer whose connections reply to what they are asked for the n-th time.
 func dialed(reply func(asked int) string) func(context.Context, string, string) (net.Conn, error) {
 	return func(context.Context, string, string) (net.Conn, error) {
@@ -27,7 +29,11 @@ func dialed(reply func(asked int) string) func(context.Context, string, string) 
 				if _, err := server.Read(make([]byte, 4096)); err != nil {
 					return
 				}
-				if text := reply(asked); text != "" {
+				text := reply(asked)
+				if text == bye {
+					return
+				}
+				if text != "" {
 					_, _ = server.Write([]byte(text))
 				}
 			}
@@ -127,11 +133,7 @@ func TestStarvedProbeHasATurnForEachStep(t *testing.T) {
 		}, func(ctx context.Context, cmds []redis.Cmder) error {
 			<-ctx.Done() // which nothing reads in time
 			return ctx.Err()
-		}, trips.Config{Notify: func(_ context.Context, n trips.Notice) {
-			if n.Kind == trips.Opened {
-				t.Errorf("the circuit opened: %v", n.Err)
-			}
-		}})
+		}, trips.Config{Notify: stays(t)})
 		s.Starve(t, turn)
 		_ = s.Do(t.Context(), &newLetter("a", "lost").Call)
 		time.Sleep(10 * turn)
@@ -145,37 +147,19 @@ func TestStarvedProbeHasATurnForEachStep(t *testing.T) {
 // handshake, and a proxy in front of it the first command.
 func TestFullServerAnswersOverThePool(t *testing.T) {
 	const full, greeted = "-ERR max number of clients reached\r\n", "-ERR unknown command\r\n"
-	for name, replies := range map[string][]string{"a server": {full, ""}, "a proxy": {greeted, full}} {
+	for name, replies := range map[string][]string{"a server": {full, bye}, "a proxy": {greeted, full, bye}} {
 		for _, connect := range []time.Duration{60 * time.Millisecond, 200 * time.Millisecond} {
 			t.Run(fmt.Sprint(name, " in ", connect), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var asked atomic.Int64
-					s := newServersOver(t, func(context.Context, string, string) (net.Conn, error) {
+					dial := dialed(func(n int) string {
+						asked.Add(1)
+						return replies[n]
+					})
+					s := newServersOver(t, func(ctx context.Context, network, addr string) (net.Conn, error) {
 						time.Sleep(connect)
-						own, server := net.Pipe()
-						go func() {
-							defer server.Close()
-							for _, reply := range replies {
-								if _, err := server.Read(make([]byte, 4096)); err != nil {
-									return
-								}
-								asked.Add(1)
-								_, _ = server.Write([]byte(reply))
-							}
-						}()
-						return own, nil
-					}, func(ctx context.Context, cmds []redis.Cmder) error {
-						if texts(cmds[0])[0] == "lost" {
-							<-ctx.Done()
-							return ctx.Err()
-						}
-						answer(cmds[0])
-						return nil
-					}, trips.Config{Notify: func(_ context.Context, n trips.Notice) {
-						if n.Kind == trips.Opened {
-							t.Errorf("the circuit opened: %v", n.Err)
-						}
-					}})
+						return dial(ctx, network, addr)
+					}, but("lost"), trips.Config{Notify: stays(t)})
 					_ = s.Do(t.Context(), &newLetter("a", "lost").Call)
 					time.Sleep(time.Second)
 					if asked.Load() < 2 {
@@ -195,14 +179,7 @@ func TestCallsPassSilentConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newServersOver(t, dialed(decides), func(ctx context.Context, cmds []redis.Cmder) error {
-					if texts(cmds[0])[0] == "lost" {
-						<-ctx.Done()
-						return ctx.Err()
-					}
-					answer(cmds[0])
-					return nil
-				}, trips.Config{})
+				s := newServersOver(t, dialed(decides), but("lost"), trips.Config{})
 				lag(s)
 				var callers sync.WaitGroup
 				began := time.Now()
@@ -234,7 +211,7 @@ func TestCallsPassNoUnreadConnections(t *testing.T) {
 			answer(cmds[0])
 			return nil
 		}, trips.Config{})
-		s.Starve(t, timeout * 4 / 5)
+		s.Starve(t, timeout*4/5)
 		var callers sync.WaitGroup
 		began := time.Now()
 		for range 2 {
