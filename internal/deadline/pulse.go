@@ -126,87 +126,54 @@ func (p *Pulse) Lost() time.Duration {
 	return p.lost + p.late(time.Now())
 }
 
-// Alarm calls a function when the process has run for some time.
-type Alarm struct {
-	pulse   *Pulse
-	ring    func()
-	d, most time.Duration
-	began   time.Time
-	lost    time.Duration // of the Pulse, as the Alarm began
-
-	mu    sync.Mutex
-	over  bool
-	timer *time.Timer
-}
-
-// AfterFunc calls ring in a goroutine when the process has run for d, or most later. Stop must be
-// called.
-func (p *Pulse) AfterFunc(d, most time.Duration, ring func()) *Alarm {
-	p.Hold()
-	a := &Alarm{pulse: p, ring: ring, d: d, most: most, began: time.Now(), lost: p.Lost()}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.timer = time.AfterFunc(d, a.look)
-	return a
-}
-
-// end returns when the Alarm rings if the process runs from now on.
-func (a *Alarm) end() time.Time {
-	return a.began.Add(a.d + min(a.pulse.Lost()-a.lost, a.most))
-}
-
-func (a *Alarm) look() {
-	a.mu.Lock()
-	left := time.Until(a.end())
-	rings := !a.over && left <= 0
-	switch {
-	case rings:
-		a.finish()
-	case !a.over:
-		a.timer.Reset(left)
-	}
-	a.mu.Unlock()
-	if rings {
-		a.ring()
-	}
-}
-
-// Stop ends the Alarm. The function may still run, if the Alarm has rung.
-func (a *Alarm) Stop() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.over {
-		a.timer.Stop()
-		a.finish()
-	}
-}
-
-func (a *Alarm) finish() {
-	a.over = true
-	a.pulse.Drop()
-}
-
-// Within returns a context that ends with ctx, and when the process has run for d, or most later.
+// Within returns a context that ends with ctx, and when the process has run for d, or most later. The
+// Pulse beats until it is cancelled.
 func (p *Pulse) Within(
 	ctx context.Context, d, most time.Duration,
 ) (context.Context, context.CancelFunc) {
+	p.Hold()
 	timed, cancel := context.WithTimeout(ctx, d+most)
-	w := &within{Context: timed}
-	w.alarm = p.AfterFunc(d, most, func() {
+	w := &within{Context: timed, cancel: cancel, pulse: p, due: time.Now().Add(d), lost: p.Lost(), most: most}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(d, w.look)
+	return w, sync.OnceFunc(w.end)
+}
+
+// within is a context that ends when the process has run for some time.
+type within struct {
+	context.Context
+	cancel context.CancelFunc
+	pulse  *Pulse
+	due    time.Time     // when it ends if the process runs
+	lost   time.Duration // of the Pulse, as it began
+	most   time.Duration
+	over   atomic.Bool // the process has run
+
+	mu    sync.Mutex
+	timer *time.Timer
+}
+
+func (w *within) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	left := time.Until(w.due.Add(min(w.pulse.Lost()-w.lost, w.most)))
+	switch {
+	case w.Context.Err() != nil:
+	case left > 0:
+		w.timer.Reset(left)
+	default:
 		w.over.Store(true)
-		cancel()
-	})
-	return w, func() {
-		w.alarm.Stop()
-		cancel()
+		w.cancel()
 	}
 }
 
-// within is a context whose Alarm is its deadline.
-type within struct {
-	context.Context
-	alarm *Alarm
-	over  atomic.Bool // the Alarm has rung
+func (w *within) end() {
+	w.cancel()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer.Stop()
+	w.pulse.Drop()
 }
 
 func (w *within) Err() error {

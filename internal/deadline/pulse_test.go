@@ -13,19 +13,6 @@ import (
 	"github.com/headgate/headgate/internal/gatetest"
 )
 
-// In a process that runs, an Alarm rings when it is due, and none rings that was stopped.
-func TestAlarmRingsWhenDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &deadline.Pulse{Every: 10 * time.Millisecond}
-		began, rang := time.Now(), make(chan time.Duration, 1)
-		alarm := p.AfterFunc(55*time.Millisecond, time.Second, func() { rang <- time.Since(began) })
-		p.AfterFunc(20*time.Millisecond, time.Second, func() { t.Error("a stopped alarm rings") }).Stop()
-		gatetest.Equal(t, <-rang, 55*time.Millisecond, "it rang after")
-		alarm.Stop()
-		gatetest.Equal(t, p.Lost(), 0, "of a process that runs")
-	})
-}
-
 // A Pulse beats while somebody holds it.
 func TestPulseBeatsWhileHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +97,7 @@ func TestPulseBeatsOnAfterALateBeat(t *testing.T) {
 	})
 }
 
-// A Pulse tells for how long other goroutines kept this process busy, and an Alarm rings later by
+// A Pulse tells for how long other goroutines kept this process busy, and a context ends later by
 // that.
 func TestPulseTellsOfABusyProcess(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -142,10 +129,17 @@ func TestPulseTellsOfABusyProcess(t *testing.T) {
 	gatetest.Is(t, ctx.Err(), context.DeadlineExceeded, "got")
 }
 
-// A context within the running time ends with its parent, and at the most.
+// A context within the running time ends when that is over, with its parent, and at the most.
 func TestWithinEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &deadline.Pulse{Every: 10 * time.Millisecond}
+		began := time.Now()
+		due, stop := p.Within(t.Context(), 55*time.Millisecond, time.Second)
+		defer stop()
+		<-due.Done()
+		gatetest.Is(t, due.Err(), context.DeadlineExceeded, "got")
+		gatetest.Equal(t, time.Since(began), 55*time.Millisecond, "it ended after")
+		gatetest.Equal(t, p.Lost(), 0, "of a process that runs")
 		parent, leave := context.WithCancel(t.Context())
 		ctx, cancel := p.Within(parent, time.Hour, time.Second)
 		defer cancel()

@@ -187,18 +187,19 @@ func (p *place) leave() {
 func (g *Group) Wait(
 	ctx context.Context, calls []*Call, until time.Time, more time.Duration,
 ) error {
-	late := make(chan struct{})
-	defer g.pulse.AfterFunc(time.Until(until), more, func() { close(late) }).Stop()
+	within, cancel := g.pulse.Within(ctx, time.Until(until), more)
+	defer cancel()
 	for _, c := range calls {
 		select {
 		case <-c.done:
 			if c.err != nil {
 				return c.err
 			}
-		case <-late:
+		case <-within.Done():
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			return fmt.Errorf("%w in time", g.cfg.Failed)
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 	return nil
