@@ -15,6 +15,6 @@ func (s *Servers) Starve(t *testing.T, turn time.Duration) {
 	fired := p.Fired
 	p.Fired = func() {
 		fired()
-		time.Sleep(turn)
+		time.Sleep(turn) // in a bubble
 	}
 }

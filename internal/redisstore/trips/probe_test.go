@@ -17,8 +17,6 @@ import (
 	"github.com/headgate/headgate/internal/redisstore/trips"
 )
 
-const bye = "bye" // the reply of a server that hangs up
-
 // dialed returns a dialer whose connections reply to what they are asked for the n-th time.
 func dialed(reply func(asked int) string) func(context.Context, string, string) (net.Conn, error) {
 	return func(context.Context, string, string) (net.Conn, error) {
@@ -29,11 +27,7 @@ func dialed(reply func(asked int) string) func(context.Context, string, string) 
 				if _, err := server.Read(make([]byte, 4096)); err != nil {
 					return
 				}
-				text := reply(asked)
-				if text == bye {
-					return
-				}
-				if text != "" {
+				if text := reply(asked); text != "" {
 					_, _ = server.Write([]byte(text))
 				}
 			}
@@ -107,7 +101,7 @@ func (b *busy) Write(p []byte) (int, error) {
 
 func (b *busy) Read(p []byte) (int, error) {
 	if b.waits.Swap(false) {
-		time.Sleep(turn)
+		time.Sleep(turn) // in a bubble
 	}
 	return b.Conn.Read(p)
 }
@@ -147,18 +141,25 @@ func TestStarvedProbeHasATurnForEachStep(t *testing.T) {
 // handshake, and a proxy in front of it the first command.
 func TestFullServerAnswersOverThePool(t *testing.T) {
 	const full, greeted = "-ERR max number of clients reached\r\n", "-ERR unknown command\r\n"
-	for name, replies := range map[string][]string{"a server": {full, bye}, "a proxy": {greeted, full, bye}} {
+	for name, replies := range map[string][]string{"a server": {full, ""}, "a proxy": {greeted, full}} {
 		for _, connect := range []time.Duration{60 * time.Millisecond, 200 * time.Millisecond} {
 			t.Run(fmt.Sprint(name, " in ", connect), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var asked atomic.Int64
-					dial := dialed(func(n int) string {
-						asked.Add(1)
-						return replies[n]
-					})
-					s := newServersOver(t, func(ctx context.Context, network, addr string) (net.Conn, error) {
+					s := newServersOver(t, func(context.Context, string, string) (net.Conn, error) {
 						time.Sleep(connect)
-						return dial(ctx, network, addr)
+						own, server := net.Pipe()
+						go func() {
+							defer server.Close()
+							for _, reply := range replies {
+								if _, err := server.Read(make([]byte, 4096)); err != nil {
+									return
+								}
+								asked.Add(1)
+								_, _ = server.Write([]byte(reply))
+							}
+						}()
+						return own, nil
 					}, but("lost"), trips.Config{Notify: stays(t)})
 					_ = s.Do(t.Context(), &newLetter("a", "lost").Call)
 					time.Sleep(time.Second)
