@@ -7,12 +7,13 @@ func (c *Charge) atLeast(now int64) (missing int64, changed bool) {
 		return 0, false
 	}
 	changed = q.Find(c.State, now)
-	used := q.Read(q.Reply(c.State, Cost{}, nil), Cost{}, 0).Used
-	missing = max(0, k.Units-used)
+	reply := c.State.Reply(Cost{}, nil)
+	missing = max(0, k.Units-q.Read(reply, Cost{}, 0).Used)
 	q = QuotaOf(q.Raised(max(0, k.Units-q.Capacity()), nil)) // nothing is dropped or owed
 	changed = c.force(now, q, q.Cost(missing)) || changed
 	if k.Seeds != SeedsNot {
-		a.Seeded = q.ends(c.State, now)
+		span, _ := SpanOf(q, reply)
+		a.Seeded = now + span.Left
 	}
 	return missing, changed
 }

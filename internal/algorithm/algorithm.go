@@ -42,8 +42,7 @@ func faultIf(wrong bool, field, format string, args ...any) error {
 	return nil
 }
 
-// Limit is a validated, immutable limit of one algorithm. Methods that take a State take one that
-// NewState of the same algorithm made.
+// Limit is a validated, immutable limit of one algorithm.
 type Limit interface {
 	// Tag names the algorithm and the layout of its state. It is part of every key's name, so a
 	// changed algorithm never reads old state.
@@ -69,18 +68,10 @@ type Limit interface {
 	Share(n int64) Limit
 
 	NewState() State
-	// Find computes the state at now under this limit, which the methods below use. It reports
-	// whether it changed the stored state. Only a clock step or another width of the window does.
+	// Find computes the state at now under this limit. The state is one that NewState of the same
+	// algorithm made. Find reports whether it changed what is stored. Only a clock step or another
+	// width of the window does.
 	Find(s State, now int64) (changed bool)
-	// Reply appends the reply to a charge that has not been committed.
-	Reply(s State, c Cost, reply []int64) []int64
-	Fits(s State, c Cost, t Terms) bool
-	// Commit charges the cost and returns the receipt for a refund. Force charges what the debt
-	// allows.
-	Commit(s State, c Cost, t Terms) int64
-	// Give refunds the cost of the charge with this receipt as far as it still counts. It reports
-	// whether anything was refunded.
-	Give(s State, c Cost, receipt int64) bool
 
 	// Read interprets the reply to a charge for a caller that asked for n units, after charged was
 	// charged.
@@ -99,16 +90,26 @@ func (t *traits) Script() string     { return t.script }
 func (t *traits) Fields() int        { return t.fields }
 func (t *traits) Denominator() int64 { return t.denominator }
 
-// State is one key's state.
+// State is one key's state: what is stored, and what the last Find made of it, under the limit of that.
 type State interface {
+	// Reply appends the reply to a charge that has not been committed.
+	Reply(c Cost, reply []int64) []int64
+	Fits(c Cost, t Terms) bool
+	// Commit charges the cost and returns the receipt for a refund. Force charges what the debt
+	// allows.
+	Commit(c Cost, t Terms) int64
+	// Give refunds the cost of the charge with this receipt as far as it still counts. It reports
+	// whether anything was refunded.
+	Give(c Cost, receipt int64) bool
+
 	// Expires returns the time in microseconds from which the state equals a new one.
 	Expires() int64
 	// Empty reports whether nothing counts, so that the state can be deleted.
 	Empty() bool
 	// Value returns the state as the script stores it.
 	Value() string
-	// Spent returns the used part of the limit at now, before the state expires, as of the last Find:
-	// 0 for an untouched key, at least 1 for an exhausted one.
+	// Spent returns the used part of the limit at now, before the state expires: 0 for an untouched
+	// key, at least 1 for an exhausted one.
 	Spent(now int64) float64
 }
 

@@ -49,7 +49,7 @@ func NewBlock(strikes int64, within, first, most, forgive time.Duration) (*Block
 		strikes: strikes, within: within.Microseconds(),
 		first: first.Microseconds(), most: most.Microseconds(), forgive: forgive.Microseconds(),
 	}
-	b.untouched = b.Reply(b.NewState(), Cost{}, nil)
+	b.untouched = b.NewState().Reply(Cost{}, nil)
 	return b, nil
 }
 
@@ -95,12 +95,12 @@ const (
 	LastBlock = 2
 )
 
-// block is the state of one key as stored, and the result of Find.
+// block is the state of one key.
 type block struct {
 	kept, found blocked
 
+	of           *Block
 	now, expires int64
-	limit        int64
 }
 
 // blocked is a block, over or not, and the strikes after it.
@@ -111,7 +111,7 @@ type blocked struct {
 	strikes []int64
 }
 
-func (b *Block) NewState() State { return new(block) }
+func (b *Block) NewState() State { return &block{of: b} }
 
 func (s *block) Expires() int64 { return s.expires }
 func (s *block) Empty() bool    { return s.kept.until == 0 && len(s.kept.strikes) == 0 }
@@ -136,7 +136,7 @@ func (s *block) Spent(now int64) float64 {
 	if s.kept.until > now {
 		return 1
 	}
-	return float64(len(s.kept.strikes)) / float64(s.limit)
+	return float64(len(s.kept.strikes)) / float64(s.of.strikes)
 }
 
 // Find implements Limit. What lies in the future, because the clock stepped back, is moved to now:
@@ -145,7 +145,7 @@ func (b *Block) Find(st State, now int64) (changed bool) {
 	s := st.(*block)
 	f := &s.found
 	*f = blocked{s.kept.until, s.kept.length, s.kept.level, f.strikes[:0]}
-	s.now, s.limit = now, b.strikes
+	s.of, s.now = b, now
 	if f.until > now+f.length {
 		f.until, changed = now+f.length, true
 	}
@@ -161,57 +161,53 @@ func (b *Block) Find(st State, now int64) (changed bool) {
 		}
 	}
 	if changed {
-		b.keep(s)
+		s.keep()
 	}
 	return changed
 }
 
 // keep stores what was found.
-func (b *Block) keep(s *block) {
+func (s *block) keep() {
 	s.kept = s.found
 	s.kept.strikes = slices.Clone(s.found.strikes)
 	s.expires = 0
 	if s.kept.until > 0 {
-		s.expires = s.kept.until + b.forgive
+		s.expires = s.kept.until + s.of.forgive
 	}
 	if n := len(s.kept.strikes); n > 0 {
-		s.expires = max(s.expires, s.kept.strikes[n-1]+b.within)
+		s.expires = max(s.expires, s.kept.strikes[n-1]+s.of.within)
 	}
 }
 
 // next returns how long the next block lasts.
-func (b *Block) next(s *block) int64 {
-	length := b.first
+func (s *block) next() int64 {
+	length := s.of.first
 	for range s.found.level % levels {
-		length = min(2*length, b.most)
+		length = min(2*length, s.of.most)
 	}
 	return length
 }
 
-// Reply implements Limit: strikes, time until the block ends, time until the oldest strike is too
+// Reply implements State: strikes, time until the block ends, time until the oldest strike is too
 // old, time until the youngest is, length of the next block, reason, receipt.
-func (b *Block) Reply(st State, _ Cost, reply []int64) []int64 {
-	s := st.(*block)
+func (s *block) Reply(_ Cost, reply []int64) []int64 {
 	oldest, youngest := int64(0), int64(0)
 	if n := len(s.found.strikes); n > 0 {
-		oldest, youngest = s.found.strikes[0]+b.within-s.now, s.found.strikes[n-1]+b.within-s.now
+		fresh := s.of.within - s.now
+		oldest, youngest = s.found.strikes[0]+fresh, s.found.strikes[n-1]+fresh
 	}
 	return append(reply, int64(len(s.found.strikes)), max(0, s.found.until-s.now), oldest, youngest,
-		b.next(s), s.found.level/levels, 0)
+		s.next(), s.found.level/levels, 0)
 }
 
-// Fits implements Limit. A strike fits unless the key is blocked: it is the one after it that does
+// Fits implements State. A strike fits unless the key is blocked: it is the one after it that does
 // not.
-func (b *Block) Fits(st State, _ Cost, _ Terms) bool {
-	s := st.(*block)
-	return s.found.until <= s.now
-}
+func (s *block) Fits(Cost, Terms) bool { return s.found.until <= s.now }
 
-// Commit implements Limit. Strikes of a blocked key do not count: its requests under way would make
+// Commit implements State. Strikes of a blocked key do not count: its requests under way would make
 // the next block longer.
-func (b *Block) Commit(st State, c Cost, _ Terms) (receipt int64) {
-	s := st.(*block)
-	f := &s.found
+func (s *block) Commit(c Cost, _ Terms) (receipt int64) {
+	b, f := s.of, &s.found
 	reason, strikes := c.Whole/reasons, c.Whole%reasons
 	switch {
 	case c.Fraction > 0 && strikes == 0:
@@ -225,7 +221,7 @@ func (b *Block) Commit(st State, c Cost, _ Terms) (receipt int64) {
 			f.strikes = append(f.strikes, s.now)
 		}
 		if int64(len(f.strikes)) >= b.strikes {
-			length := b.next(s)
+			length := s.next()
 			f.until, f.length, f.strikes = s.now+length, length, f.strikes[:0]
 			f.level = f.level%levels + reason*levels
 			if length < b.most {
@@ -234,20 +230,19 @@ func (b *Block) Commit(st State, c Cost, _ Terms) (receipt int64) {
 		}
 		receipt = s.now + 1
 	}
-	b.keep(s)
+	s.keep()
 	return receipt
 }
 
-// Give implements Limit. It forgets strikes, or forgives the last block, and lifts none.
-func (b *Block) Give(st State, c Cost, receipt int64) bool {
-	s := st.(*block)
+// Give implements State. It forgets strikes, or forgives the last block, and lifts none.
+func (s *block) Give(c Cost, receipt int64) bool {
 	f := &s.found
 	if receipt == LastBlock {
 		if f.until == 0 || f.until > s.now {
 			return false
 		}
 		f.until, f.length, f.level = 0, 0, 0
-		b.keep(s)
+		s.keep()
 		return true
 	}
 	before, left := len(f.strikes), c.Whole
@@ -261,7 +256,7 @@ func (b *Block) Give(st State, c Cost, receipt int64) bool {
 	if len(f.strikes) == before {
 		return false
 	}
-	b.keep(s)
+	s.keep()
 	return true
 }
 

@@ -39,10 +39,10 @@ func try(l Limit, s State, now, n int64) (receipt int64, ok bool) {
 	l = At(l, now)
 	l.Find(s, now)
 	c := l.Cost(n)
-	if !l.Fits(s, c, Terms{}) {
+	if !s.Fits(c, Terms{}) {
 		return 0, false
 	}
-	return l.Commit(s, c, Terms{Receipts: true}), true
+	return s.Commit(c, Terms{Receipts: true}), true
 }
 
 func clone(s State) State {
@@ -138,7 +138,7 @@ func worst(l Limit, width int64, giving bool) (most int64) {
 			if giving && p.units > 0 {
 				state, less := clone(s.state), slices.Clone(s.past)
 				l.Find(state, s.now)
-				l.Give(state, l.Cost(1), p.receipt)
+				state.Give(l.Cost(1), p.receipt)
 				less[i].units--
 				visit(s.now, state, less)
 			}
@@ -255,7 +255,7 @@ func someTime(t *rapid.T, l Limit) int64 {
 func someUnits(t *rapid.T, l Limit, s State, now int64) int64 {
 	l = At(l, now)
 	l.Find(s, now)
-	left := l.Read(l.Reply(s, Cost{}, nil), Cost{}, 0).Remaining
+	left := l.Read(s.Reply(Cost{}, nil), Cost{}, 0).Remaining
 	return rapid.OneOf(rapid.Just(max(1, left)), rapid.Int64Range(1, max(1, min(3, left))), rapid.Int64Range(1, l.Capacity())).Draw(t, "n")
 }
 

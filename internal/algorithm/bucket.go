@@ -2,7 +2,7 @@ package algorithm
 
 import "fmt"
 
-// bucket is the state of one key, and the result of Find.
+// bucket is the state of one key.
 type bucket struct {
 	arrival     int64 // microseconds; the bucket is full again then
 	part        int64 // the fraction of arrival
@@ -11,16 +11,16 @@ type bucket struct {
 	reach       int64 // 2^(reach-10) exceeds every level since the bucket was full
 	ends        int64 // when a bucket with a lifetime is full again, or 0
 
-	now      int64 // the time of Find
-	start    int64 // now, or 0 if nothing refills
-	level    Cost
-	capacity int64
+	of    *TokenBucket
+	now   int64 // the time of Find
+	start int64 // now, or 0 if nothing refills
+	level Cost
 }
 
 const never = -1
 
 func (b *TokenBucket) NewState() State {
-	return &bucket{denominator: 1, since: never, reach: reachOf(0)}
+	return &bucket{of: b, denominator: 1, since: never, reach: reachOf(0)}
 }
 
 func (s *bucket) Expires() int64 {
@@ -56,12 +56,12 @@ func (s *bucket) Spent(now int64) float64 {
 	if s.start == 0 {
 		now = 0
 	}
-	return float64(max(0, s.arrival-now)) / float64(s.capacity+1)
+	return float64(max(0, s.arrival-now)) / float64(s.of.capacity.Whole+1)
 }
 
 func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 	s := st.(*bucket)
-	s.now, s.start, s.capacity = now, now, b.capacity.Whole
+	s.of, s.now, s.start = b, now, now
 	if b.frozen {
 		s.start = 0
 	}
@@ -81,20 +81,18 @@ func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 		} else if most <= b.capacity.Whole {
 			s.level = Cost{most, 0}
 		}
-		b.keep(s, s.level)
+		s.keep(s.level)
 		return true
 	}
 	return false
 }
 
-func (b *TokenBucket) Reply(st State, _ Cost, reply []int64) []int64 {
-	s := st.(*bucket)
+func (s *bucket) Reply(_ Cost, reply []int64) []int64 {
 	return append(reply, s.level.Whole, s.level.Fraction, 0)
 }
 
-func (b *TokenBucket) Fits(st State, c Cost, t Terms) bool {
-	s := st.(*bucket)
-	most := b.capacity
+func (s *bucket) Fits(c Cost, t Terms) bool {
+	b, most := s.of, s.of.capacity
 	if t.Operation == Reserve {
 		switch {
 		case b.queue && c != (Cost{}) && s.level.compare(Cost{t.Bound, 0}) > 0:
@@ -109,8 +107,8 @@ func (b *TokenBucket) Fits(st State, c Cost, t Terms) bool {
 	return s.level.plus(c, b.denominator).compare(most) <= 0
 }
 
-func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
-	s := st.(*bucket)
+func (s *bucket) Commit(c Cost, t Terms) int64 {
+	b := s.of
 	if t.Operation == Force {
 		if room := b.deepest().minus(s.level, b.denominator); room.Whole < 0 {
 			c = Cost{}
@@ -136,7 +134,7 @@ func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 	}
 	level := s.level.plus(c, b.denominator)
 	s.reach = max(s.reach, b.reach, reachOf(level.Whole))
-	b.keep(s, level)
+	s.keep(level)
 	return max(clock, s.since) + 1
 }
 
@@ -149,21 +147,20 @@ func (b *TokenBucket) deepest() Cost {
 }
 
 // Give refunds the whole cost, at most the level, unless the bucket has been full since the charge.
-func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
-	s := st.(*bucket)
+func (s *bucket) Give(c Cost, receipt int64) bool {
 	counts := s.since != never && receipt > s.since || receipt == AnyReceipt
 	if s.level == (Cost{}) || !counts {
 		return false
 	}
-	if level := s.level.minus(c, b.denominator); level.Whole >= 0 {
-		b.keep(s, level)
+	if level := s.level.minus(c, s.of.denominator); level.Whole >= 0 {
+		s.keep(level)
 	} else {
-		b.keep(s, Cost{})
+		s.keep(Cost{})
 	}
 	return true
 }
 
 // keep stores the level at the time of Find.
-func (b *TokenBucket) keep(s *bucket, level Cost) {
-	s.arrival, s.part, s.denominator = s.start+level.Whole, level.Fraction, b.denominator
+func (s *bucket) keep(level Cost) {
+	s.arrival, s.part, s.denominator = s.start+level.Whole, level.Fraction, s.of.denominator
 }

@@ -103,12 +103,12 @@ func (r *run) check(charges []Charge, reply []int64) []int64 {
 			r.changed |= 1 << i
 		}
 		begin := len(reply)
-		reply = c.Limit.Reply(c.State, c.Cost, reply)
+		reply = c.State.Reply(c.Cost, reply)
 		c.end = len(reply) - head
 		if c.Kept != nil && c.HoldFor > 0 {
 			c.Held = c.Holds.units(c.Limit, reply[begin:])
 		}
-		if must && !c.Limit.Fits(c.State, c.Cost, r.Terms) {
+		if must && !c.State.Fits(c.Cost, r.Terms) {
 			r.violated |= 1 << i
 			r.denied = r.denied || !c.Shadow
 		}
@@ -122,7 +122,7 @@ func (r *run) check(charges []Charge, reply []int64) []int64 {
 func (r *run) multiply(charges []Charge) {
 	r.verdict = largestMultiple(charges, r.Bound)
 	for i := range charges {
-		if c := &charges[i]; c.Shadow && !c.Limit.Fits(c.State, c.Cost, r.Terms) {
+		if c := &charges[i]; c.Shadow && !c.State.Fits(c.Cost, r.Terms) {
 			r.violated |= 1 << i
 		}
 	}
@@ -135,7 +135,7 @@ func (r *run) commit(charges []Charge, reply []int64) {
 		if r.violated&(1<<i) != 0 || c.Cost == (Cost{}) {
 			continue
 		}
-		receipt := c.Limit.Commit(c.State, c.Cost, r.Terms)
+		receipt := c.State.Commit(c.Cost, r.Terms)
 		if c.Kept != nil {
 			c.keep(r.now, receipt)
 		}
@@ -150,7 +150,7 @@ func (r *run) correct(i int, c *Charge) {
 	switch r.Operation {
 	case Give:
 		changed = c.Limit.Find(c.State, r.now)
-		if c.Limit.Give(c.State, c.Cost, c.Receipt) {
+		if c.State.Give(c.Cost, c.Receipt) {
 			r.verdict++
 			changed = true
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// entries is the state of one key, and the result of Find.
+// entries is the state of one key.
 type entries struct {
 	kept      int // index in all: the first entry that counted when the state was stored
 	all       []logEntry
@@ -15,6 +15,7 @@ type entries struct {
 	keptAhead int64
 	expires   int64
 
+	of    *SlidingLog
 	first int // index in all: the first entry that counts
 	ahead int64
 	time  int64
@@ -32,7 +33,7 @@ const maxRewritten = 1000
 
 func between(from, to int64) int64 { return (to - from + modulus) % modulus }
 
-func (l *SlidingLog) NewState() State { return new(entries) }
+func (l *SlidingLog) NewState() State { return &entries{of: l} }
 
 func (s *entries) Expires() int64 { return s.expires }
 
@@ -80,7 +81,7 @@ func (s *entries) timeOfUnit(first int, units int64) int64 {
 
 func (l *SlidingLog) Find(st State, now int64) (changed bool) {
 	s := st.(*entries)
-	s.ahead = s.keptAhead
+	s.of, s.ahead = l, s.keptAhead
 	s.time = now + s.ahead
 	if last := s.last().time; s.time < last {
 		s.ahead, s.time, changed = last-now, last, true
@@ -102,15 +103,14 @@ func (l *SlidingLog) Find(st State, now int64) (changed bool) {
 		s.spent = max(s.spent, float64(n)/float64(w.limit))
 	}
 	if changed {
-		l.store(s, false)
+		s.store(false)
 	}
 	return changed
 }
 
-func (l *SlidingLog) Reply(st State, c Cost, reply []int64) []int64 {
-	s := st.(*entries)
+func (s *entries) Reply(c Cost, reply []int64) []int64 {
 	first := s.first
-	for i, w := range l.windows {
+	for i, w := range s.of.windows {
 		first = s.firstAfter(first, s.time-w.keep)
 		n, wait, more := s.live[i], int64(0), int64(0)
 		if n > 0 {
@@ -123,12 +123,11 @@ func (l *SlidingLog) Reply(st State, c Cost, reply []int64) []int64 {
 		}
 		reply = append(reply, n, wait, more)
 	}
-	return append(reply, s.time-s.last().time, s.time%l.tick, 0)
+	return append(reply, s.time-s.last().time, s.time%s.of.tick, 0)
 }
 
-func (l *SlidingLog) Fits(st State, c Cost, _ Terms) bool {
-	s := st.(*entries)
-	for i, w := range l.windows {
+func (s *entries) Fits(c Cost, _ Terms) bool {
+	for i, w := range s.of.windows {
 		if s.live[i]+c.Whole > w.limit {
 			return false
 		}
@@ -136,9 +135,8 @@ func (l *SlidingLog) Fits(st State, c Cost, _ Terms) bool {
 	return true
 }
 
-func (l *SlidingLog) Commit(st State, c Cost, t Terms) int64 {
-	s := st.(*entries)
-	n := c.Whole
+func (s *entries) Commit(c Cost, t Terms) int64 {
+	l, n := s.of, c.Whole
 	if t.Operation == Force {
 		for i, w := range l.windows {
 			n = min(n, 2*w.limit-s.live[i])
@@ -164,12 +162,11 @@ func (l *SlidingLog) Commit(st State, c Cost, t Terms) int64 {
 		}
 		receipt = s.last().time + 1
 	}
-	l.store(s, false)
+	s.store(false)
 	return receipt
 }
 
-func (l *SlidingLog) Give(st State, c Cost, receipt int64) bool {
-	s := st.(*entries)
+func (s *entries) Give(c Cost, receipt int64) bool {
 	i := s.firstAfter(s.first, receipt-2)
 	if i >= len(s.all) || s.all[i].time != receipt-1 || len(s.all)-1-i > maxRewritten {
 		return false
@@ -186,7 +183,7 @@ func (l *SlidingLog) Give(st State, c Cost, receipt int64) bool {
 	if empty {
 		s.all = slices.Delete(s.all, i, i+1)
 	}
-	l.store(s, empty)
+	s.store(empty)
 	return true
 }
 
@@ -195,7 +192,7 @@ const fewEntries = 16
 
 // store makes what Find found the stored state. It drops the entries that no longer count where the
 // script writes all entries anew: where few count, after a gap, and once half of them do not count.
-func (l *SlidingLog) store(s *entries, gap bool) {
+func (s *entries) store(gap bool) {
 	if gap || len(s.all)-s.first <= fewEntries || s.first > 64 && 2*s.first >= len(s.all) {
 		s.all = append(s.all[:0], s.all[s.first:]...)
 		s.first = 0
@@ -205,5 +202,5 @@ func (l *SlidingLog) store(s *entries, gap bool) {
 	}
 	s.kept, s.keptAhead = s.first, s.ahead
 	newest := s.last().time
-	s.expires = newest + max(l.windows[0].keep-s.ahead, l.tick) // receipts are on the log's clock
+	s.expires = newest + max(s.of.windows[0].keep-s.ahead, s.of.tick) // receipts are on the log's clock
 }

@@ -18,7 +18,7 @@ func honest(t interface {
 	fits := func(after int64) bool {
 		s, l := clone(s), At(l, now+after)
 		l.Find(s, now+after)
-		return l.Fits(s, l.Cost(n), Terms{})
+		return s.Fits(l.Cost(n), Terms{})
 	}
 	if wait == Never {
 		if fits(Longest.Microseconds()) {
@@ -75,11 +75,11 @@ func TestReadingsCountTheirCharge(t *testing.T) {
 			held, n := At(l, now), someUnits(t, l, s, now)
 			held.Find(s, now)
 			c := held.Cost(n)
-			reply := held.Reply(s, c, nil)
-			if !held.Fits(s, c, Terms{}) {
+			reply := s.Reply(c, nil)
+			if !s.Fits(c, Terms{}) {
 				continue
 			}
-			held.Commit(s, c, Terms{})
+			s.Commit(c, Terms{})
 			got, want := held.Read(reply, c, n), reading(l, s, now, 0)
 			if got.RetryAfter != 0 || got.Violated != 0 {
 				t.Fatalf("a charge that fits is denied: %+v", got)
@@ -218,8 +218,8 @@ func TestLevelIsTheKeptUnits(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "operation") {
 			case 0:
 				b.Find(s, now)
-				if c := b.Cost(n); b.Fits(s, c, Terms{}) { // never refunded
-					b.Commit(s, c, Terms{})
+				if c := b.Cost(n); s.Fits(c, Terms{}) { // never refunded
+					s.Commit(c, Terms{})
 					level.Add(level, rat(c, b.denominator))
 				}
 			case 1:

@@ -1,6 +1,9 @@
 package algorithm
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Quota is a limit that counts units and gives none back before its period ends. What is used of it
 // can be corrected, and its limit can be raised for single keys.
@@ -11,8 +14,6 @@ type Quota interface {
 	// Later returns the first wait, at least from, after which n units fit, Never if there is none. The
 	// reply is one to a charge under the limit.
 	Later(reply []int64, n int64, from time.Duration) time.Duration
-	// ends returns when the period at now ends, as of the last Find.
-	ends(s State, now int64) int64
 }
 
 // Raise is units by which a Quota is raised until that many microseconds after a reply.
@@ -71,7 +72,8 @@ type Span struct {
 	Start int64
 	// Width is how long the period lasts, in microseconds. It is 0 if it never ends.
 	Width int64
-	// Left is how long the period lasts from the reply on, in microseconds.
+	// Left is how long the period lasts from the reply on, in microseconds, or how long a charge then
+	// counts if the period never ends.
 	Left int64
 }
 
@@ -83,7 +85,7 @@ func SpanOf(l Limit, reply []int64) (s Span, ok bool) {
 		s = Span{Start: reply[3] - q.width, Width: q.width, Left: reply[1]}
 		return s, q.width >= time.Minute.Microseconds()
 	case *TokenBucket:
-		return Span{}, true
+		return Span{Left: cmp.Or(q.lifetime, longest)}, true
 	}
 	return Span{}, false
 }

@@ -37,18 +37,18 @@ func (c *Charge) expire(now int64, room *int) (changed bool) {
 
 // release gives back a cost of a hold that has ended. It reports whether it changed the state.
 func (c *Charge) release(now int64, cost Cost, h *Hold) (changed bool) {
-	f, ok := c.Limit.(*FixedWindow)
+	w, ok := c.State.(*window)
 	if !ok {
 		return c.give(now, cost, h.Receipt)
 	}
-	changed = f.Find(c.State, now)
-	return f.expire(c.State, cost, h.Receipt, h.Until) || changed
+	changed = c.Limit.Find(w, now)
+	return w.expire(cost, h.Receipt, h.Until) || changed
 }
 
 // give refunds a cost. It reports whether it changed the state.
 func (c *Charge) give(now int64, cost Cost, receipt int64) (changed bool) {
 	changed = c.Limit.Find(c.State, now)
-	return c.Limit.Give(c.State, cost, receipt) || changed
+	return c.State.Give(cost, receipt) || changed
 }
 
 // force charges a cost under a limit, whether it fits or not. It reports whether there is any.
@@ -57,7 +57,7 @@ func (c *Charge) force(now int64, l Limit, cost Cost) bool {
 		return false
 	}
 	l.Find(c.State, now)
-	l.Commit(c.State, cost, Terms{Operation: Force})
+	c.State.Commit(cost, Terms{Operation: Force})
 	return true
 }
 

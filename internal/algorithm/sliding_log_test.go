@@ -133,7 +133,7 @@ func TestLogAgreesWithReference(t *testing.T) {
 		s.all = []logEntry{{start - start%l.tick, modulus - 5}}
 		s.total = modulus - 5 + rapid.Int64Range(1, 4).Draw(t, "units")
 		l.Find(s, now)
-		l.store(s, false)
+		s.store(false)
 		ref.add(start, s.total-modulus+5)
 		var receipts []admitted
 		for range rapid.IntRange(1, 80).Draw(t, "operations") {
@@ -156,7 +156,7 @@ func TestLogAgreesWithReference(t *testing.T) {
 				if part := ref.force(at, l.Cost(n).Whole); part > 0 {
 					want = ref.add(at, part)
 				}
-				if got := l.Commit(s, l.Cost(n), Terms{Operation: Force}); got != want {
+				if got := s.Commit(l.Cost(n), Terms{Operation: Force}); got != want {
 					t.Fatalf("receipt %d instead of %d", got, want)
 				}
 				ref.forget(at)
@@ -165,18 +165,18 @@ func TestLogAgreesWithReference(t *testing.T) {
 					break
 				}
 				r := rapid.SampledFrom(receipts).Draw(t, "receipt")
-				if got, want := l.Give(s, l.Cost(n), r.at), ref.give(at, l.Cost(n).Whole, r.at); got != want {
+				if got, want := s.Give(l.Cost(n), r.at), ref.give(at, l.Cost(n).Whole, r.at); got != want {
 					t.Fatalf("refunded: %t instead of %t", got, want)
 				} else if got {
 					ref.forget(at)
 				}
 			default:
-				fits := l.Fits(s, l.Cost(n), Terms{})
+				fits := s.Fits(l.Cost(n), Terms{})
 				if fits != ref.fits(at, n) {
 					t.Fatalf("%d fit: %t", n, fits)
 				}
 				if fits {
-					receipt := l.Commit(s, l.Cost(n), Terms{})
+					receipt := s.Commit(l.Cost(n), Terms{})
 					if want := ref.add(at, n); receipt != want {
 						t.Fatalf("receipt %d instead of %d", receipt, want)
 					}
@@ -202,7 +202,7 @@ func same(t *rapid.T, l *SlidingLog, s *entries, ref *events, now int64) {
 	at := ref.time(now)
 	for _, n := range []int64{0, 1, 5, l.Capacity(), l.largest(), l.largest() + 1} {
 		l.Find(s, now)
-		r := l.Read(l.Reply(s, l.Cost(n), nil), Cost{}, n)
+		r := l.Read(s.Reply(l.Cost(n), nil), Cost{}, n)
 		violated, longest, reset := uint8(0), time.Duration(0), int64(0)
 		for i, w := range l.windows {
 			wait := ref.wait(w, at, n)

@@ -57,30 +57,31 @@ func (w *SlidingWindow) Share(n int64) Limit {
 	return &s
 }
 
-// counters is the state of one key as stored, and the result of Find.
+// counters is the state of one key.
 type counters struct {
 	kept  counterPair
 	found counterPair
 
-	since, width, limit int64
+	of    *SlidingWindow
+	since int64
 }
 
 type counterPair struct{ start, count, before int64 }
 
-func (w *SlidingWindow) NewState() State { return new(counters) }
+func (w *SlidingWindow) NewState() State { return &counters{of: w} }
 
-func (s *counters) Expires() int64 { return s.kept.start + 2*s.width }
+func (s *counters) Expires() int64 { return s.kept.start + 2*s.of.width }
 
 func (s *counters) Empty() bool { return s.kept.count == 0 && s.kept.before == 0 }
 
 func (s *counters) Value() string { return fmt.Sprint(s.kept.start, s.kept.count, s.kept.before) }
 
 func (s *counters) Spent(now int64) float64 {
-	covered := 1 - float64(now-s.kept.start)/float64(s.width)
+	covered := 1 - float64(now-s.kept.start)/float64(s.of.width)
 	if covered >= 0 {
-		return (float64(s.kept.before)*covered + float64(s.kept.count)) / float64(s.limit)
+		return (float64(s.kept.before)*covered + float64(s.kept.count)) / float64(s.of.limit)
 	}
-	return float64(s.kept.count) * max(0, 1+covered) / float64(s.limit)
+	return float64(s.kept.count) * max(0, 1+covered) / float64(s.of.limit)
 }
 
 func (w *SlidingWindow) Find(st State, now int64) (changed bool) {
@@ -97,21 +98,19 @@ func (w *SlidingWindow) Find(st State, now int64) (changed bool) {
 	if c.count == 0 && c.before == 0 {
 		c.start = now
 	}
-	s.found, s.since, s.width, s.limit = c, now-c.start, w.width, w.limit
+	s.of, s.found, s.since = w, c, now-c.start
 	if changed {
 		s.kept = c
 	}
 	return changed
 }
 
-func (w *SlidingWindow) Reply(st State, _ Cost, reply []int64) []int64 {
-	s := st.(*counters)
+func (s *counters) Reply(_ Cost, reply []int64) []int64 {
 	return append(reply, s.found.before, s.found.count, s.since, 0)
 }
 
-func (w *SlidingWindow) Fits(st State, c Cost, _ Terms) bool {
-	s := st.(*counters)
-	count := s.found.count + c.Whole
+func (s *counters) Fits(c Cost, _ Terms) bool {
+	w, count := s.of, s.found.count+c.Whole
 	return count <= w.limit && w.product(s.found.before)*w.weight(s.since)+count*w.ticks <= w.limit*w.ticks
 }
 
@@ -127,23 +126,21 @@ func (w *SlidingWindow) covered(before, since int64) int64 {
 	return (w.product(before)*w.weight(since) + w.ticks - 1) / w.ticks
 }
 
-func (w *SlidingWindow) Commit(st State, c Cost, t Terms) int64 {
-	s := st.(*counters)
+func (s *counters) Commit(c Cost, t Terms) int64 {
 	n := c.Whole
 	if t.Operation == Force {
-		n = max(0, min(n, 2*w.limit-s.found.count-w.covered(s.found.before, s.since)))
+		n = max(0, min(n, 2*s.of.limit-s.found.count-s.of.covered(s.found.before, s.since)))
 	}
 	s.found.count += n
 	s.kept = s.found
 	return s.kept.start + 1
 }
 
-func (w *SlidingWindow) Give(st State, c Cost, receipt int64) bool {
-	s := st.(*counters)
+func (s *counters) Give(c Cost, receipt int64) bool {
 	switch f := &s.found; {
 	case receipt == f.start+1 && f.count > 0:
 		f.count = max(0, f.count-c.Whole)
-	case receipt == f.start-w.width+1 && f.before > 0:
+	case receipt == f.start-s.of.width+1 && f.before > 0:
 		f.before = max(0, f.before-c.Whole)
 	default:
 		return false

@@ -1,7 +1,6 @@
 package algorithm
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -238,8 +237,6 @@ func (b *TokenBucket) Raised(units int64, raises Raises) Limit {
 	raised.raises = raises
 	return &raised
 }
-
-func (b *TokenBucket) ends(_ State, now int64) int64 { return now + cmp.Or(b.lifetime, longest) }
 
 // reachOf returns the reach of a length.
 func reachOf(length int64) int64 { return 10 + int64(bits.Len64(uint64(length))) }

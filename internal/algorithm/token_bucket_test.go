@@ -91,7 +91,7 @@ func TestSharesSumToTheWhole(t *testing.T) {
 		// A share counts like any limit.
 		state := s.NewState()
 		s.Find(state, start)
-		if !s.Fits(state, s.Cost(s.burst), Terms{}) || s.Fits(state, s.Cost(s.burst+1), Terms{}) {
+		if !state.Fits(s.Cost(s.burst), Terms{}) || state.Fits(s.Cost(s.burst+1), Terms{}) {
 			t.Fatalf("the share %+v does not hold its burst", s)
 		}
 	})
@@ -116,7 +116,7 @@ func TestCostsAreExact(t *testing.T) {
 		}
 		state := b.NewState()
 		b.Find(state, start)
-		if above := rapid.Int64Range(b.burst+1, math.MaxInt64).Draw(t, "above"); b.Fits(state, b.Cost(above), Terms{}) || !b.Fits(state, c, Terms{}) {
+		if above := rapid.Int64Range(b.burst+1, math.MaxInt64).Draw(t, "above"); state.Fits(b.Cost(above), Terms{}) || !state.Fits(c, Terms{}) {
 			t.Fatal("the burst does not decide what fits")
 		}
 	})
@@ -157,7 +157,7 @@ func TestAtMostIsTheLargestThatFits(t *testing.T) {
 				b := anyBucket(t)
 				s := b.NewState()
 				b.Find(s, start)
-				b.Commit(s, b.Cost(rapid.Int64Range(0, b.burst).Draw(t, "spent")), Terms{})
+				s.Commit(b.Cost(rapid.Int64Range(0, b.burst).Draw(t, "spent")), Terms{})
 				all = append(all, Charge{State: s, Limit: b, Cost: b.Cost(rapid.Int64Range(1, 3).Draw(t, "units")), Shadow: i > 0 && rapid.Bool().Draw(t, "shadow")})
 			}
 			return all

@@ -81,39 +81,51 @@ func (f *FixedWindow) Share(n int64) Limit {
 	return &s
 }
 
-// window is the state of one key as stored, and the result of Find.
+// window is the state of one key.
 type window struct {
 	kept  windowCount
 	found windowCount
 
-	begin, now, limit int64
-	pays              int64 // of a debt, in each window
-	length            int64 // of the windows that pay it
-	spare             int64 // how many of these a debt lives longer
+	of         *FixedWindow
+	begin, now int64
 }
 
 type windowCount struct{ start, finish, count, debt int64 }
 
-func (f *FixedWindow) NewState() State { return new(window) }
+func (f *FixedWindow) NewState() State { return &window{of: f} }
 
 func (s *window) Expires() int64 {
 	w := &s.kept
 	if w.debt == 0 {
 		return w.finish
 	}
-	windows := (w.debt+s.pays-1)/s.pays + s.spare
-	if windows > longest/s.length {
+	windows, length := s.of.windows(w.debt), s.of.length()
+	if s.of.calendar != nil {
+		windows++ // the mean is not the length of each
+	}
+	if windows > longest/length {
 		return s.now + longest
 	}
-	return min(w.finish+windows*s.length, s.now+longest)
+	return min(w.finish+windows*length, s.now+longest)
 }
 
 // unpaid returns what is left of a debt after some windows.
-func (s *window) unpaid(debt, windows int64) int64 {
-	if windows > debt/s.pays {
+func (f *FixedWindow) unpaid(debt, windows int64) int64 {
+	if windows > debt/f.pays() {
 		return 0
 	}
-	return debt - windows*s.pays
+	return debt - windows*f.pays()
+}
+
+// pays returns how much of a debt each window pays.
+func (f *FixedWindow) pays() int64 { return f.limit - f.raised }
+
+// length returns the length of the windows that pay a debt.
+func (f *FixedWindow) length() int64 {
+	if f.calendar != nil {
+		return f.calendar.every.mean()
+	}
+	return f.width
 }
 
 func (s *window) Empty() bool { return s.kept.count == 0 && s.kept.debt == 0 }
@@ -126,24 +138,20 @@ func (s *window) Value() string {
 	return fmt.Sprint(w.start, w.count, w.finish-w.start, w.debt)
 }
 
-func (s *window) Spent(int64) float64 { return float64(s.kept.count) / float64(s.limit) }
+func (s *window) Spent(int64) float64 { return float64(s.kept.count) / float64(s.of.limit) }
 
 // Find implements Limit. If the limit got another width, a running window ends the new width after
 // it started.
 func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 	s := st.(*window)
-	s.now, s.limit, s.pays = now, f.limit, f.limit-f.raised
+	s.of, s.now, s.found = f, now, s.kept
 	if f.calendar != nil {
-		s.length, s.spare = f.calendar.every.mean(), 1
-		s.found = s.kept
 		return s.enter(f.start, f.finish)
 	}
-	s.length = f.width
 	start := now
 	if !f.fromFirst {
 		start = now - now%f.width
 	}
-	s.found = s.kept
 	if w := &s.found; w.finish > 0 {
 		next := f.width // the length of the windows that take the debt
 		if w.start > now {
@@ -158,9 +166,9 @@ func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 		}
 		if now < w.finish {
 			start = w.start
-		} else if each := min(next, f.width); s.unpaid(w.debt, (now-w.finish)/each) > 0 {
+		} else if each := min(next, f.width); f.unpaid(w.debt, (now-w.finish)/each) > 0 {
 			windows := (now - w.finish) / each
-			w.debt = s.unpaid(w.debt, windows)
+			w.debt = f.unpaid(w.debt, windows)
 			w.finish += windows * each
 			start = w.finish
 			changed = changed || next != f.width
@@ -189,8 +197,9 @@ func (s *window) enter(start, finish int64) (changed bool) {
 		w.start, changed = max(s.now, start+1), true // so its receipts differ from those of that count
 	case w.start < start:
 		// Each window in between has paid. None is half as long again as another.
-		w.count = s.unpaid(w.debt, (start-w.finish+s.length/2)/s.length)
-		w.start, w.debt = start, s.unpaid(w.count, 1)
+		length := s.of.length()
+		w.count = s.of.unpaid(w.debt, (start-w.finish+length/2)/length)
+		w.start, w.debt = start, s.of.unpaid(w.count, 1)
 	}
 	w.finish, s.begin = finish, start
 	if changed {
@@ -199,31 +208,27 @@ func (s *window) enter(start, finish int64) (changed bool) {
 	return changed
 }
 
-func (f *FixedWindow) Reply(st State, _ Cost, reply []int64) []int64 {
-	s := st.(*window)
+func (s *window) Reply(_ Cost, reply []int64) []int64 {
 	w := &s.found
 	return append(reply, w.count, w.finish-s.now, w.debt, w.finish, 0)
 }
 
-func (f *FixedWindow) Fits(st State, c Cost, _ Terms) bool {
-	s := st.(*window)
-	return s.found.count+c.Whole <= s.limit
+func (s *window) Fits(c Cost, _ Terms) bool {
+	return s.found.count+c.Whole <= s.of.limit
 }
 
-func (f *FixedWindow) Commit(st State, c Cost, t Terms) int64 {
-	s := st.(*window)
+func (s *window) Commit(c Cost, t Terms) int64 {
 	w, n := &s.found, c.Whole
 	if t.Operation == Force {
 		n = max(0, min(n, mostOwed-w.count))
-		w.debt += max(0, w.count+n-max(w.count, s.limit))
+		w.debt += max(0, w.count+n-max(w.count, s.of.limit))
 	}
 	w.count += n
 	s.kept = *w
 	return w.start + 1
 }
 
-func (f *FixedWindow) Give(st State, c Cost, receipt int64) bool {
-	s := st.(*window)
+func (s *window) Give(c Cost, receipt int64) bool {
 	w := &s.found
 	if receipt != w.start+1 && receipt != AnyReceipt || w.count == 0 {
 		return false
@@ -233,7 +238,7 @@ func (f *FixedWindow) Give(st State, c Cost, receipt int64) bool {
 	// out of a period, the debt is that period's count, and only what exceeds the limit is paid.
 	less := w.count - count
 	if w.start > s.begin {
-		less = max(0, w.count-s.limit) - max(0, count-s.limit)
+		less = max(0, w.count-s.of.limit) - max(0, count-s.of.limit)
 	}
 	w.count, w.debt = count, max(0, w.debt-less)
 	s.kept = *w
@@ -242,9 +247,8 @@ func (f *FixedWindow) Give(st State, c Cost, receipt int64) bool {
 
 // expire refunds a hold that ended at a time. If its window has ended since, only the window's debt
 // has outlived it: the next window owes nothing for what did not count any more.
-func (f *FixedWindow) expire(st State, c Cost, receipt, ended int64) bool {
-	s := st.(*window)
-	if f.Give(st, c, receipt) {
+func (s *window) expire(c Cost, receipt, ended int64) bool {
+	if s.Give(c, receipt) {
 		return true
 	}
 	w := &s.kept
@@ -298,16 +302,12 @@ func (f *FixedWindow) later(reply []int64, n, from int64) time.Duration {
 
 // windows returns how many windows pay a debt, 0 if it is not above 0.
 func (f *FixedWindow) windows(debt int64) int64 {
-	pays := f.limit - f.raised
-	return (max(0, debt) + pays - 1) / pays
+	return (max(0, debt) + f.pays() - 1) / f.pays()
 }
 
 // next returns the wait until the n-th window after that of a reply begins, at most 100 years.
 func (f *FixedWindow) next(reply []int64, n int64) int64 {
-	left, finish, length := reply[1], reply[3], f.width
-	if f.calendar != nil {
-		length = f.calendar.every.mean()
-	}
+	left, finish, length := reply[1], reply[3], f.length()
 	switch {
 	case n > longest/length:
 		return longest
@@ -334,8 +334,6 @@ func (f *FixedWindow) Raised(units int64, raises Raises) Limit {
 	raised.raises = raises
 	return &raised
 }
-
-func (f *FixedWindow) ends(st State, _ int64) int64 { return st.(*window).found.finish }
 
 // After implements Mergeable.
 func (f *FixedWindow) After(reply []int64, c Cost) { reply[0] += c.Whole }

@@ -11,19 +11,19 @@ import (
 func reading(l Limit, s State, now, n int64) Reading {
 	l = At(l, now)
 	l.Find(s, now)
-	return l.Read(l.Reply(s, l.Cost(n), nil), Cost{}, n)
+	return l.Read(s.Reply(l.Cost(n), nil), Cost{}, n)
 }
 
 func force(l Limit, s State, now, n int64) (receipt int64) {
 	l = At(l, now)
 	l.Find(s, now)
-	return l.Commit(s, l.Cost(n), Terms{Operation: Force})
+	return s.Commit(l.Cost(n), Terms{Operation: Force})
 }
 
 func give(l Limit, s State, now, n, receipt int64) bool {
 	l = At(l, now)
 	l.Find(s, now)
-	return l.Give(s, l.Cost(n), receipt)
+	return s.Give(l.Cost(n), receipt)
 }
 
 func wantUsed(t *testing.T, l Limit, s State, now, used int64) {
@@ -209,7 +209,7 @@ func TestSlidingWaitIsTheFirstThatFits(t *testing.T) {
 				s := twoCounters(w, rest/(2*limit+1), rest%(2*limit+1), since)
 				want := int64(0)
 				for later := clone(s); ; want++ {
-					if w.Find(later, start+want); w.Fits(later, w.Cost(n), Terms{}) {
+					if w.Find(later, start+want); later.Fits(w.Cost(n), Terms{}) {
 						break
 					}
 				}
@@ -232,7 +232,7 @@ func TestSlidingUsedIsRoundedUp(t *testing.T) {
 		if r.Used != tt.used || r.Remaining != tt.remaining {
 			t.Errorf("%+v: used %d, remaining %d", tt, r.Used, r.Remaining)
 		}
-		if fits := w.Fits(s, w.Cost(tt.remaining), Terms{}); fits != (tt.used <= 10) || w.Fits(s, w.Cost(tt.remaining+1), Terms{}) {
+		if fits := s.Fits(w.Cost(tt.remaining), Terms{}); fits != (tt.used <= 10) || s.Fits(w.Cost(tt.remaining+1), Terms{}) {
 			t.Errorf("%+v: Remaining is not what fits", tt)
 		}
 	}
