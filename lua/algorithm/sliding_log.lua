@@ -104,8 +104,8 @@ if value == '' then
   entries, total, newest, stamp, prefix, sum = 0, 0, 0, '0000000000000000', '0000000000000000', false
 else
   local lead = sub(value, 81, 96)
-  entries = tonumber(sub(value, 1, 32))
-  if entries and entries > 16 then -- otherwise the first of the two is 0
+  entries = (#value - 64) / 32 -- which costs less than to parse a number
+  if entries > 16 then -- otherwise all of them count
     first, entries = tonumber(sub(value, 1, 16)), tonumber(sub(value, 17, 32))
   end
   sum = sub(value, 33, 48)
