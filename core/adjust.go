@@ -216,8 +216,8 @@ func (g *Gate) limitOf(asked Charge) (*limit, error) {
 // forPeriod bounds an adjustment to the period at a time, if that is not zero, and returns the
 // quota as it holds then.
 func forPeriod(
-	k *algorithm.Adjustment, quota algorithm.Quota, op algorithm.Operation, at time.Time,
-) (algorithm.Quota, error) {
+	k *algorithm.Adjustment, quota *algorithm.FixedWindow, op algorithm.Operation, at time.Time,
+) (*algorithm.FixedWindow, error) {
 	window := quota.Window()
 	if window == Never {
 		k.Keep = algorithm.Longest.Microseconds()

@@ -190,7 +190,7 @@ func newLockstep(t *testing.T, s *redistest.Server) *lockstep {
 
 // knows says that the keys may have token buckets of a policy of this name.
 func (l *lockstep) knows(name string) {
-	for _, tag := range []string{"tb2", "lb2", "tf2"} {
+	for _, tag := range []string{"tb2", "lb2"} {
 		suffix := ":" + name + ":" + tag
 		l.suffixes[request.LabelOf(suffix)] = suffix
 	}

@@ -109,6 +109,9 @@ func PerMinute(n int64) TokenBucket { return TokenBucket{Rate: n, Per: time.Minu
 func PerHour(n int64) TokenBucket { return TokenBucket{Rate: n, Per: time.Hour, Burst: n} }
 
 func (b TokenBucket) compile() (compiled, error) {
+	if b.Rate == 0 {
+		return counted(algorithm.NewGrant(b.Burst, b.Per))
+	}
 	return counted(algorithm.NewTokenBucket(b.Rate, b.Per, b.Burst))
 }
 

@@ -107,7 +107,7 @@ func (c *denialCache) put(p *inquiry, charges []Charge, from int, cost int64, d 
 		k.limits[i] = heldTo{denies: p.place[from+i] == denied}
 		if at := p.place[from+i]; at >= 0 {
 			one := &p.wire[at]
-			if bucket, ok := one.Limit.(*algorithm.TokenBucket); ok && bucket.Forgets() {
+			if grant := algorithm.QuotaOf(one.Limit); grant != nil && grant.Forgets() {
 				return // no reply tells when it is forgotten
 			}
 			k.limits[i].limit = one.Limit

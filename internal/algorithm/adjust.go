@@ -9,7 +9,7 @@ func (c *Charge) atLeast(now int64) (missing int64, changed bool) {
 	changed = q.Find(c.State, now)
 	reply := c.State.Reply(Cost{}, nil)
 	missing = max(0, k.Units-q.Read(reply, Cost{}, 0).Used)
-	q = QuotaOf(q.Raised(max(0, k.Units-q.Capacity()), nil)) // nothing is dropped or owed
+	q = q.Raised(max(0, k.Units-q.limit), nil) // nothing is dropped or owed
 	changed = c.force(now, q, q.Cost(missing)) || changed
 	if k.Seeds != SeedsNot {
 		span, _ := SpanOf(q, reply)
@@ -29,7 +29,7 @@ func (c *Charge) correct(now int64) (verdict int64, changed bool) {
 	case a.at(now)+k.Raise > MaxCount:
 		return RaisedTooFar, false
 	}
-	q = QuotaOf(q.Raised(a.add(now, k), nil))
+	q = q.Raised(a.add(now, k), nil)
 	c.Limit = q
 	if k.Units < 0 {
 		changed = c.give(now, q.Cost(-k.Units), AnyReceipt)

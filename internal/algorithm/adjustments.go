@@ -35,7 +35,7 @@ const (
 	SeedsFirst         // AtLeast does nothing to a key that is seeded
 )
 
-// Adjustments are what is kept beside the state of a Quota. The zero value is none.
+// Adjustments are what is kept beside the state of a quota. The zero value is none.
 type Adjustments struct {
 	Seeded int64            // until then the key is seeded
 	Raises map[int64]int64  // units by their end

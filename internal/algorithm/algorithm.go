@@ -26,7 +26,7 @@ const MaxUnits = 1<<53 - 1
 // MaxCount is the largest number of units of a counter. Sums of a few such numbers stay below 2^53.
 const MaxCount = 1_000_000_000_000_000
 
-// mostUnits is the largest cost of a Quota, whose limit may be raised: it fits in none.
+// mostUnits is the largest cost of a quota, whose limit may be raised: it fits in none.
 const mostUnits = 2 * MaxCount
 
 // Fault is a problem with one field of a limit.

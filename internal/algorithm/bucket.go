@@ -9,11 +9,9 @@ type bucket struct {
 	denominator int64
 	since       int64 // time of the first charge with a receipt since the bucket was full, or never
 	reach       int64 // 2^(reach-10) exceeds every level since the bucket was full
-	ends        int64 // when a bucket with a lifetime is full again, or 0
 
 	of    *TokenBucket
 	now   int64 // the time of Find
-	start int64 // now, or 0 if nothing refills
 	level Cost
 }
 
@@ -23,27 +21,16 @@ func (b *TokenBucket) NewState() State {
 	return &bucket{of: b, denominator: 1, since: never, reach: reachOf(0)}
 }
 
-func (s *bucket) Expires() int64 {
-	switch {
-	case s.start > 0:
-		return s.arrival + 1
-	case s.ends > 0:
-		return s.ends
-	}
-	return 1<<63 - 1
-}
+func (s *bucket) Expires() int64 { return s.arrival + 1 }
 
-func (s *bucket) Empty() bool { return s.arrival <= s.start && s.part == 0 }
+func (s *bucket) Empty() bool { return s.arrival <= s.now && s.part == 0 }
 
 func (s *bucket) Value() string {
 	value, denominator := fmt.Sprintf("%d%016d", s.reach, s.arrival), int64(1)
-	switch {
-	case s.part > 0:
+	if s.part > 0 {
 		denominator = s.denominator
-	case s.ends > 0:
-		denominator = s.ends
 	}
-	if s.part > 0 || s.since != never || s.ends > 0 {
+	if s.part > 0 || s.since != never {
 		value += fmt.Sprintf(" %d %d", s.part, denominator)
 	}
 	if s.since != never {
@@ -53,26 +40,20 @@ func (s *bucket) Value() string {
 }
 
 func (s *bucket) Spent(now int64) float64 {
-	if s.start == 0 {
-		now = 0
-	}
 	return float64(max(0, s.arrival-now)) / float64(s.of.capacity.Whole+1)
 }
 
 func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 	s := st.(*bucket)
-	s.of, s.now, s.start = b, now, now
-	if b.frozen {
-		s.start = 0
-	}
-	s.level = Cost{s.arrival - s.start, s.part}
+	s.of, s.now = b, now
+	s.level = Cost{s.arrival - now, s.part}
 	switch {
-	case s.level.Whole < 0 || s.ends > 0 && s.ends <= now:
+	case s.level.Whole < 0:
 		s.level = Cost{}
 	case s.part > 0 && s.denominator != b.denominator:
 		s.level = Cost{s.level.Whole + 1, 0}
 	}
-	if most := int64(1) << (s.reach - 10); !b.frozen && s.level.Whole > most {
+	if most := int64(1) << (s.reach - 10); s.level.Whole > most {
 		// The clock went back. A narrower limit leaves half to a wider one, and a wider one leaves
 		// no more than most. So the next limit that finds the level takes it as it is.
 		s.level = b.capacity
@@ -97,7 +78,7 @@ func (s *bucket) Fits(c Cost, t Terms) bool {
 		switch {
 		case b.queue && c != (Cost{}) && s.level.compare(Cost{t.Bound, 0}) > 0:
 			return false
-		case !b.queue && !b.frozen:
+		case !b.queue:
 			if c.compare(b.capacity) > 0 {
 				return false
 			}
@@ -119,30 +100,17 @@ func (s *bucket) Commit(c Cost, t Terms) int64 {
 	if s.level == (Cost{}) { // the bucket was full
 		s.since, s.reach = never, reachOf(0)
 	}
-	clock := s.start // of receipts
-	if b.lifetime > 0 {
-		clock = s.now
-	}
 	if t.Receipts && s.since == never {
-		s.since = clock
-	}
-	switch {
-	case b.lifetime == 0:
-		s.ends = 0
-	case c.Whole > 0:
-		s.ends = s.now + b.lifetime
+		s.since = s.now
 	}
 	level := s.level.plus(c, b.denominator)
 	s.reach = max(s.reach, b.reach, reachOf(level.Whole))
 	s.keep(level)
-	return max(clock, s.since) + 1
+	return max(s.now, s.since) + 1
 }
 
-// deepest returns the level up to which Force charges: longestDebt above the capacity, or mostOwed.
+// deepest returns the level up to which Force charges: longestDebt above the capacity.
 func (b *TokenBucket) deepest() Cost {
-	if b.frozen {
-		return Cost{mostOwed, 0}
-	}
 	return b.capacity.plus(Cost{longestDebt, 0}, b.denominator)
 }
 
@@ -162,5 +130,5 @@ func (s *bucket) Give(c Cost, receipt int64) bool {
 
 // keep stores the level at the time of Find.
 func (s *bucket) keep(level Cost) {
-	s.arrival, s.part, s.denominator = s.start+level.Whole, level.Fraction, s.of.denominator
+	s.arrival, s.part, s.denominator = s.now+level.Whole, level.Fraction, s.of.denominator
 }

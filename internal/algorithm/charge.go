@@ -56,7 +56,7 @@ func (k *Kept) Expires() int64 {
 func Debt(l Limit, n int64) Cost {
 	switch l := l.(type) {
 	case *FixedWindow:
-		return l.Cost(n)
+		return counted(n, mostOwed)
 	case *TokenBucket:
 		return l.token.times(n, l.denominator)
 	}

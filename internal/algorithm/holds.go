@@ -31,7 +31,7 @@ type Holds struct {
 // totalOf returns in which total of Holds a charge counts that has this receipt. Charges of one
 // window have one receipt, and count in that window alone.
 func totalOf(l Limit, receipt int64) int64 {
-	if _, ok := l.(*FixedWindow); ok {
+	if f, ok := l.(*FixedWindow); ok && !f.grant {
 		return receipt
 	}
 	return 0
@@ -39,7 +39,7 @@ func totalOf(l Limit, receipt int64) int64 {
 
 // units returns how many units are held that count now, given the reply to a charge of the state.
 func (s *Holds) units(l Limit, reply []int64) int64 {
-	if f, ok := l.(*FixedWindow); ok {
+	if f, ok := l.(*FixedWindow); ok && !f.grant {
 		return s.Totals[reply[3]-f.width+1] // the receipt of the window that the reply is about
 	}
 	return s.Totals[0]

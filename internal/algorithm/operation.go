@@ -24,13 +24,13 @@ const (
 	Settle
 	// Renew prolongs the holds of the charges. Verdict: as of Settle.
 	Renew
-	// Adjust corrects what is used of a Quota, and raises its limit for a time, once for each id.
+	// Adjust corrects what is used of a quota, and raises its limit for a time, once for each id.
 	// Verdict: 1, or why nothing changed.
 	Adjust
-	// AtLeast charges what is missing until that many units of a Quota are used. Verdict: the units
+	// AtLeast charges what is missing until that many units of a quota are used. Verdict: the units
 	// that were missing.
 	AtLeast
-	// Ask asks whether the key of a Quota is seeded. Verdict: 0 if it is, otherwise minus the
+	// Ask asks whether the key of a quota is seeded. Verdict: 0 if it is, otherwise minus the
 	// present time.
 	Ask
 )
@@ -54,7 +54,7 @@ func (o Operation) Corrects() bool {
 // Seeds reports whether the operation waits for keys that are to be seeded first.
 func (o Operation) Seeds() bool { return !o.Corrects() || o == Adjust }
 
-// Adjusts reports whether the operation is for the one charge on a Quota.
+// Adjusts reports whether the operation is for the one charge on a quota.
 func (o Operation) Adjusts() bool {
 	switch o {
 	case Adjust, AtLeast, Ask:
@@ -70,7 +70,7 @@ type Terms struct {
 	Receipts  bool  // the charges may be refunded
 }
 
-// AnyReceipt is the receipt by which Give takes units from a Quota whoever spent them.
+// AnyReceipt is the receipt by which Give takes units from a quota whoever spent them.
 // It is not -1, which is no receipt.
 const AnyReceipt = -2
 

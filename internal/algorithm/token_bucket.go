@@ -19,9 +19,7 @@ type TokenBucket struct {
 	numerator       int64 // of a token's length in microseconds, in lowest terms
 	token, capacity Cost  // lengths of one token and of the burst
 	reach           int64 // reachOf the capacity
-	frozen, queue   bool
-	lifetime        int64  // of a frozen bucket, in microseconds; 0 is 100 years
-	raises          Raises // that are part of the burst
+	queue           bool
 }
 
 // longestDebt is 10 years. It bounds the debt of a bucket that refills.
@@ -30,57 +28,36 @@ const longestDebt = longest / 10
 // maxRate keeps the sum of two fractions, each below 1000 times the rate, below 2^53.
 const maxRate = 1 << 42
 
-// NewTokenBucket validates a bucket of burst tokens that refills rate tokens in every period per.
-// At rate 0 it never refills, and is full again that long after its last charge, unless per is 0.
-// NewTokenBucket returns every fault at once.
+// NewTokenBucket validates a bucket of burst tokens that refills rate tokens in every period per. It
+// returns every fault at once.
 func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, error) {
-	most := int64(MaxUnits)
-	if rate == 0 {
-		most = MaxCount
-	}
-	var fault error
-	if rate == 0 && per > 0 {
-		fault = errors.Join(checkWindow("Per", per),
-			faultIf(per < time.Millisecond, "Per", "is %v: with Rate 0 it must be at least a millisecond", per))
-	}
-	b, err := newBucket(rate, per, "Burst", burst, most, fault)
-	if err == nil && rate == 0 {
-		b.lifetime = per.Microseconds()
-	}
-	return b, err
+	return newBucket("tb2", rate, per, "Burst", burst)
 }
 
 // NewLeakyBucket validates a bucket that leaks rate units in every period per and holds capacity
 // units. It counts as a token bucket does, but its reservations form a queue: each leaves when all
 // before it have leaked. NewLeakyBucket returns every fault at once.
 func NewLeakyBucket(rate int64, per time.Duration, capacity int64) (*TokenBucket, error) {
-	b, err := newBucket(rate, per, "Capacity", capacity, MaxUnits,
-		faultIf(rate == 0, "Rate", "is 0: it would never leak"))
+	b, err := newBucket("lb2", rate, per, "Capacity", capacity)
 	if err == nil {
-		b.queue, b.tag = true, "lb2"
+		b.queue = true
 	}
 	return b, err
 }
 
-func newBucket(rate int64, per time.Duration, field string, burst, most int64, fault error) (*TokenBucket, error) {
+func newBucket(tag string, rate int64, per time.Duration, field string, burst int64) (*TokenBucket, error) {
 	if err := errors.Join(
-		fault,
 		faultIf(rate < 0, "Rate", "is %d: it must not be negative", rate),
+		faultIf(rate == 0, "Rate", "is 0: it would never leak"),
 		faultIf(rate > maxRate, "Rate", "is %d: it must be at most %d", rate, int64(maxRate)),
 		faultIf(per < 0, "Per", "is %v: it must not be negative", per),
-		faultIf(per == 0 && rate > 0, "Per", "is 0: a rate needs a period (Unlimited is a limit of its own)"),
-		checkLimit(field, burst, most),
+		faultIf(per == 0, "Per", "is 0: a rate needs a period (Unlimited is a limit of its own)"),
+		checkLimit(field, burst, MaxUnits),
 	); err != nil {
 		return nil, err
 	}
-	b := &TokenBucket{traits: traits{tag: "tb2", script: "token_bucket", fields: 3}, burst: burst}
-	token := big.NewRat(1, 1)
-	if rate > 0 {
-		token.SetFrac64(int64(per), rate*int64(time.Microsecond))
-	} else {
-		b.frozen, b.tag = true, "tf2" // a unit is a microsecond of a clock that stands still
-	}
-	if !b.measure(token) {
+	b := &TokenBucket{traits: traits{tag: tag, script: "token_bucket", fields: 3}, burst: burst}
+	if !b.measure(big.NewRat(int64(per), rate*int64(time.Microsecond))) {
 		return nil, &Fault{field, "takes more than 100 years to refill"}
 	}
 	return b, nil
@@ -99,43 +76,41 @@ func (b *TokenBucket) measure(token *big.Rat) bool {
 }
 
 // Share returns the bucket for one of n processes that decide alone: the n-th part of the rate and
-// of the burst, a burst of at least 1. A part that takes more than 100 years to refill never
-// refills.
+// of the burst, a burst of at least 1. It refills in 100 years at most. A token whose length has more
+// than 64 bits takes a part of a microsecond longer.
 func (b *TokenBucket) Share(n int64) Limit {
 	s := *b
 	s.burst = max(1, b.burst/n)
 	token := big.NewRat(b.numerator, b.denominator)
-	if b.frozen || !s.measure(token.Mul(token, big.NewRat(n, 1))) {
-		s.frozen = true
-		s.measure(big.NewRat(1, 1))
+	token.Mul(token, big.NewRat(n, 1))
+	if !token.Num().IsInt64() {
+		whole := new(big.Int).Div(token.Num(), token.Denom())
+		token.SetInt(whole.Add(whole, big.NewInt(1)))
+	}
+	if !s.measure(token) {
+		s.burst = 1
+		s.measure(big.NewRat(longest-1, 1))
 	}
 	return &s
 }
 
 func (b *TokenBucket) Parameters(args []int64) []int64 {
-	denominator, queue := b.denominator, b.lifetime
-	if b.frozen {
-		denominator = 0
-	}
+	queue := int64(0)
 	if b.queue {
 		queue = 1
 	}
-	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction, queue, b.reach)
+	return append(args, b.denominator, b.capacity.Whole, b.capacity.Fraction, queue, b.reach)
 }
 
 // Packed returns the reach - 10 in a byte and the capacity in 7, the lowest first, as
 // lua/decide/buckets.lua reads them. It is empty if that script cannot decide on the bucket: it must
-// refill, and have tokens of whole microseconds. Only reservations tell a queue from a bucket.
+// have tokens of whole microseconds. Only reservations tell a queue from a bucket.
 func (b *TokenBucket) Packed() string {
-	if b.denominator > 1 || b.frozen {
+	if b.denominator > 1 {
 		return ""
 	}
 	return string(binary.LittleEndian.AppendUint64(nil, uint64(b.capacity.Whole)<<8|uint64(b.reach-10)))
 }
-
-// Forgets reports whether the bucket never refills, and is forgotten when nothing is charged for a
-// time.
-func (b *TokenBucket) Forgets() bool { return b.lifetime > 0 }
 
 func (b *TokenBucket) Capacity() int64       { return b.burst }
 func (b *TokenBucket) Window() time.Duration { return b.until(b.capacity) }
@@ -144,8 +119,6 @@ func (b *TokenBucket) Cost(n int64) Cost {
 	switch {
 	case n == 1:
 		return b.token
-	case b.frozen:
-		return counted(n, mostUnits)
 	case n > b.burst:
 		return Cost{b.capacity.Whole + 1, 0}
 	}
@@ -208,34 +181,7 @@ func (b *TokenBucket) until(level Cost) time.Duration {
 	if level.Fraction > 0 {
 		left++
 	}
-	switch {
-	case left <= 0:
-		return 0
-	case b.frozen:
-		return Never
-	}
-	return micros(left)
-}
-
-// Later implements Quota, for a bucket that never refills.
-func (b *TokenBucket) Later(reply []int64, n int64, from time.Duration) time.Duration {
-	wait := ceilMicros(from)
-	if n > b.burst || reply[0]+n > b.burst-b.raises.ended(wait) {
-		return Never
-	}
-	return micros(wait)
-}
-
-// Raised implements Quota, for a bucket that never refills.
-func (b *TokenBucket) Raised(units int64, raises Raises) Limit {
-	if units == 0 {
-		return b
-	}
-	raised := *b
-	raised.burst += units
-	raised.capacity.Whole += units
-	raised.raises = raises
-	return &raised
+	return micros(max(0, left))
 }
 
 // reachOf returns the reach of a length.

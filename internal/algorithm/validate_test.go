@@ -118,6 +118,9 @@ func TestLimitsNameEveryFault(t *testing.T) {
 	}
 	tokens := func(rate int64, per time.Duration, burst int64, faults ...string) func(*testing.T) {
 		ok, err := made(NewTokenBucket(rate, per, burst))
+		if rate == 0 {
+			ok, err = made(NewGrant(burst, per))
+		}
 		return func(t *testing.T) { names(t, ok, err, faults) }
 	}
 	leaky := func(rate int64, per time.Duration, capacity int64, faults ...string) func(*testing.T) {

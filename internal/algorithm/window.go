@@ -1,18 +1,22 @@
 package algorithm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
 )
 
-// FixedWindow counts units in consecutive windows. That of a Calendar holds in one period.
+// FixedWindow counts units in consecutive windows. That of a Calendar holds in one period. That of a
+// grant is one window, which is forgotten.
 type FixedWindow struct {
 	traits
 	limit     int64
 	raised    int64 // by how many units the limit is raised
 	width     int64 // microseconds
 	fromFirst bool
+	grant     bool
+	extends   bool   // a grant ends the width after its last charge, and not after the first
 	raises    Raises // that are part of the limit
 
 	calendar      *Calendar // or nil
@@ -31,6 +35,23 @@ func NewFixedWindow(limit int64, window time.Duration, fromFirst bool) (*FixedWi
 	}
 	return &FixedWindow{
 		traits: windowTraits("fw2"), limit: limit, width: window.Microseconds(), fromFirst: fromFirst,
+	}, nil
+}
+
+// NewGrant validates a limit that no time gives back. It is forgotten that long after the last charge, or
+// 100 years after the first if forgotten is 0. NewGrant returns every fault at once.
+func NewGrant(units int64, forgotten time.Duration) (*FixedWindow, error) {
+	errs := []error{checkLimit("Burst", units, MaxCount)}
+	if forgotten != 0 {
+		errs = append(errs, checkWindow("Per", forgotten), faultIf(0 < forgotten && forgotten < time.Millisecond,
+			"Per", "is %v: with Rate 0 it must be at least a millisecond", forgotten))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &FixedWindow{
+		traits: windowTraits("tf3"), limit: units, grant: true,
+		width: cmp.Or(forgotten.Microseconds(), longest), extends: forgotten > 0,
 	}, nil
 }
 
@@ -57,14 +78,28 @@ func checkWindow(field string, window time.Duration) error {
 	return nil
 }
 
-func (f *FixedWindow) Cost(n int64) Cost     { return counted(n, mostUnits) }
-func (f *FixedWindow) Capacity() int64       { return f.limit }
-func (f *FixedWindow) Window() time.Duration { return micros(f.width) }
+func (f *FixedWindow) Cost(n int64) Cost { return counted(n, mostUnits) }
+func (f *FixedWindow) Capacity() int64   { return f.limit }
+
+// Window implements Limit.
+func (f *FixedWindow) Window() time.Duration {
+	if f.grant {
+		return Never
+	}
+	return micros(f.width)
+}
+
+// Forgets reports whether the limit is a grant that is forgotten when nothing is charged for a time.
+func (f *FixedWindow) Forgets() bool { return f.extends }
 
 func (f *FixedWindow) Parameters(args []int64) []int64 {
 	switch {
 	case f.calendar != nil:
 		return append(args, 0, f.limit, 0, f.start, f.finish, f.calendar.every.mean())
+	case f.extends:
+		return append(args, 0, f.limit, 0, -1, f.width, 1)
+	case f.grant:
+		return append(args, 0, f.limit, 0, -1, f.width, 0)
 	case f.fromFirst:
 		return append(args, 0, f.limit, -f.width)
 	}
@@ -148,21 +183,37 @@ func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 	if f.calendar != nil {
 		return s.enter(f.start, f.finish)
 	}
+	w := &s.found
+	if w.start > now {
+		w.finish += now - w.start
+		w.start, changed = now, true // the clock went back
+	}
+	switch {
+	case !f.grant:
+		changed = f.findWindow(s) || changed
+	case now >= w.finish:
+		*w = windowCount{start: now, finish: now + f.width}
+	}
+	if changed {
+		s.kept = s.found
+	}
+	return changed
+}
+
+// findWindow finds the window of now. It reports whether a running window got another width.
+func (f *FixedWindow) findWindow(s *window) (changed bool) {
+	now := s.now
 	start := now
 	if !f.fromFirst {
 		start = now - now%f.width
 	}
 	if w := &s.found; w.finish > 0 {
 		next := f.width // the length of the windows that take the debt
-		if w.start > now {
-			w.finish += now - w.start
-			w.start, changed = now, true // the clock went back
-		}
 		if now >= w.finish {
 			next = w.finish - w.start // the old width
 		} else if w.finish != w.start+f.width {
 			w.finish = w.start + f.width
-			changed = changed || now < w.finish
+			changed = now < w.finish
 		}
 		if now < w.finish {
 			start = w.start
@@ -177,9 +228,6 @@ func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 		}
 	}
 	s.enter(start, start+f.width)
-	if changed {
-		s.kept = s.found
-	}
 	return changed
 }
 
@@ -221,7 +269,12 @@ func (s *window) Commit(c Cost, t Terms) int64 {
 	w, n := &s.found, c.Whole
 	if t.Operation == Force {
 		n = max(0, min(n, mostOwed-w.count))
-		w.debt += max(0, w.count+n-max(w.count, s.of.limit))
+		if !s.of.grant {
+			w.debt += max(0, w.count+n-max(w.count, s.of.limit))
+		}
+	}
+	if s.of.extends && n > 0 {
+		w.finish = s.now + s.of.width
 	}
 	w.count += n
 	s.kept = *w
@@ -265,10 +318,12 @@ func (s *window) expire(c Cost, receipt, ended int64) bool {
 // Read implements Limit.
 func (f *FixedWindow) Read(reply []int64, charged Cost, n int64) Reading {
 	count, left, debt, finish := reply[0], reply[1], reply[2], reply[3]
-	r := Reading{Limit: f.limit, Used: count + charged.Whole, Window: micros(f.width)}
+	r := Reading{Limit: f.limit, Used: count + charged.Whole, Window: f.Window()}
 	r.Remaining = max(0, f.limit-r.Used)
 	r.RetryAfter = f.later(reply, n, 0)
-	if r.Used > 0 {
+	if r.Used > 0 && f.grant {
+		r.NextAfter, r.ResetAfter = Never, Never
+	} else if r.Used > 0 {
 		r.NextAfter = f.later([]int64{r.Used, left, debt, finish}, r.Remaining+1, 0)
 		wait := f.next(reply, 1+f.windows(debt))
 		r.ResetAfter, r.Reset = micros(wait), finish+wait-left
@@ -283,8 +338,11 @@ func (f *FixedWindow) later(reply []int64, n, from int64) time.Duration {
 	if n > f.limit {
 		return Never
 	}
-	if from < left && count+n <= f.limit-f.raises.ended(from) {
+	if (f.grant || from < left) && count+n <= f.limit-f.raises.ended(from) {
 		return micros(from)
+	}
+	if f.grant {
+		return Never
 	}
 	for window := int64(1); ; {
 		wait := max(from, f.next(reply, window))
@@ -318,13 +376,14 @@ func (f *FixedWindow) next(reply []int64, n int64) int64 {
 	return left + (n-1)*length
 }
 
-// Later implements Quota.
+// Later returns the first wait, at least from, after which n units fit, Never if there is none. The
+// reply is one to a charge under the limit.
 func (f *FixedWindow) Later(reply []int64, n int64, from time.Duration) time.Duration {
 	return f.later(reply, n, ceilMicros(from))
 }
 
-// Raised implements Quota.
-func (f *FixedWindow) Raised(units int64, raises Raises) Limit {
+// Raised returns the limit with that many units more, of which the raises will end.
+func (f *FixedWindow) Raised(units int64, raises Raises) *FixedWindow {
 	if units == 0 {
 		return f
 	}

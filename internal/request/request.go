@@ -47,7 +47,7 @@ type Kind struct {
 	// HoldFor is how long units under the policy are held, in microseconds. It is 0 if they are
 	// not.
 	HoldFor int64
-	// Adjusts says that the adjustments of the state count. They are those of a Quota.
+	// Adjusts says that the adjustments of the state count. They are those of a quota.
 	Adjusts bool
 	Seeds   bool // the key is to be seeded before it is charged
 }

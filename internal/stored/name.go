@@ -40,7 +40,7 @@ type Name struct {
 
 // algorithms are the words for the algorithms, by the beginnings of their tags.
 var algorithms = map[string]string{
-	"tb2": "token bucket", "tf2": "units in all", "lb2": "leaky bucket", "fw2": "fixed window",
+	"tb2": "token bucket", "tf3": "units in all", "lb2": "leaky bucket", "fw2": "fixed window",
 	"sl1": "sliding log", "sb1": "sliding window in buckets", "bl1": "block", "ca2": "calendar",
 	"sw2": "sliding window",
 }

@@ -82,7 +82,7 @@ func TestSubject(t *testing.T) {
 	gatetest.Decide(t, gate, charges...)
 	gatetest.Decide(t, gate, core.Charge{Policy: charges[0].Policy, Key: other})
 	s, err := r.Subject(t.Context(), key.String(), false)
-	if err != nil || s.Below != 1 || len(s.Counts) != len(charges) || len(s.Keys) != len(charges)-2 {
+	if err != nil || s.Below != 1 || len(s.Counts) != len(charges) || len(s.Keys) != len(charges)-1 {
 		t.Fatalf("%v, %+v", err, s)
 	}
 	for _, c := range s.Counts {

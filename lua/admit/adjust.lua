@@ -97,8 +97,7 @@ local function at_least()
   change(missing)
   if asked[2] ~= '0' then
     local limit = argv[argv[1] + 5] + 0
-    local lasts = argv[limit] == 'window' and reply[3] or argv[limit + 5] + 0
-    local ends = now + (lasts > 0 and lasts or 3155760000000000)
+    local ends = now + (is_grant(limit) and argv[limit + 6] or reply[3])
     call('HSET', hash, 'seeded', text(ends))
     outlive(hash, ends)
   end

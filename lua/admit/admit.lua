@@ -4,7 +4,7 @@
 -- A hold is the units of one charge that go back at a time, unless they are settled or the hold is
 -- renewed before. Holds that have ended are given back before anything else, as far as that is little
 -- work.
--- A quota is a fixed window, a calendar or a token bucket that never refills. Its adjustments raise
+-- A quota is a fixed window, a calendar or a grant. Its adjustments raise
 -- its limit for some time, and tell whether the key is seeded: whether what was used before Redis
 -- knew the key is charged.
 --
@@ -110,16 +110,21 @@ local function raised(known)
   return sum
 end
 
+-- is_grant reports whether a window is that of a grant.
+local function is_grant(limit)
+  return argv[limit + 4] == '0' and argv[limit + 5] == '-1'
+end
+
 -- total_of returns the member of a set of holds that has the units held under a limit. Charges of
 -- one window have one receipt, and count in that window alone.
 local function total_of(limit, receipt)
-  return argv[limit] == 'window' and 'held ' .. receipt or 'held'
+  return argv[limit] == 'window' and not is_grant(limit) and 'held ' .. receipt or 'held'
 end
 
 -- held returns the units of a charge's state that are held and count now.
 local function held(at, reply)
   local limit, receipt = holds[at + 1] + 0, ''
-  if argv[limit] == 'window' then
+  if argv[limit] == 'window' and not is_grant(limit) then
     local width = math.abs(argv[limit + 4])
     local start = width == 0 and argv[limit + 5] + 0
       or reply[holds[at + 5] - 1] - width -- it ends then, and has that width

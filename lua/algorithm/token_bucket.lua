@@ -3,14 +3,13 @@
 -- The level is the time from now until then. A charge raises the level, at most to the capacity,
 -- which is the length of the burst.
 --
--- Limit  denominator, 0 if nothing refills; capacity in whole microseconds; its fraction; 1 for a
---        queue, the lifetime in microseconds of a bucket that nothing refills, otherwise 0; reach;
+-- Limit  denominator; capacity in whole microseconds; its fraction; 1 for a queue, otherwise 0; reach;
 --        label
 -- Cost   the tokens' length in whole microseconds, its fraction
 -- Reply  level, its fraction, receipt
 -- Value  a bundle, as lua/bundle/bundle.lua describes it, in which the bucket is the entry with the
---        label. There are a part and a denominator if there is a fraction, a since or a lifetime, and
---        a since if a receipt was given. A full bucket has no entry.
+--        label. There are a part and a denominator if there is a fraction or a since, and a since if a
+--        receipt was given. A full bucket has no entry.
 -- Names  label, most, spare, refill, queue, reach, bundle, stood, arrival, fraction, per, since, raised, level, rest
 --
 -- since     The time of the first charge with a receipt since the bucket was full. A receipt is the
@@ -21,9 +20,8 @@
 --           higher level means that the clock went back. It becomes the capacity, but at least half of
 --           2^(reach-10) and at most all of it.
 -- capacity  Limits of different capacities see the same level, so each counts the charges of all.
--- lifetime  A bucket is full again that long after its last charge. Its denominator is the time of that.
 --
--- most, spare, refill, queue  of the limit: the capacity, its fraction, the denominator, queue or lifetime
+-- most, spare, refill, queue  of the limit: the capacity, its fraction, the denominator, queue
 -- bundle, stood               the text of the key as read, empty without one; the arrival time in it
 -- arrival, fraction, per      the arrival time, its fraction and the denominator of that
 -- since, raised               false without a receipt; the reach as stored, 10 for a full bucket
@@ -58,17 +56,14 @@ arrival = a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 10995116
 --: look
 level = arrival - now
 rest = fraction
-if refill == 0 then -- the clock stands still
-  level = arrival
-  if per > 1 and per <= now then level = 0 end
-elseif level < 0 then
+if level < 0 then
   level, rest = 0, 0
 end
 if rest > 0 and per ~= refill then
   level = level + 1
   rest = 0
 end
-if refill > 0 and (level > most or raised < reach) and level > 2 ^ (raised - 10) then
+if (level > most or raised < reach) and level > 2 ^ (raised - 10) then
   -- Kept even if nothing is charged, or it would not drain. A narrower limit leaves half to a wider
   -- one, and a wider one leaves no more than the reach. So the next limit that finds the level takes it
   -- as it is.
@@ -93,7 +88,7 @@ local ready = true
 if operation == 'reserve' then
   if queue == '1' then
     ready = whole == 0 and part == 0 or level < bound or level == bound and rest == 0
-  elseif refill > 0 then
+  else
     ready = whole < most or whole == most and part <= spare
     most = most + bound
   end
@@ -106,10 +101,9 @@ end
 fits = ready and (sum < most or sum == most and over <= spare)
 
 --: force
--- A debt is at most 10 years if the bucket refills.
+-- A debt is at most 10 years.
 local room, left = most + 315576000000000 - level, spare - rest
-if refill == 0 then room = 4000000000000000 - level end
-if left < 0 then room, left = room - 1, left + math.max(refill, 1) end
+if left < 0 then room, left = room - 1, left + refill end
 if room < 0 then room, left = 0, 0 end
 if whole > room or whole == room and part > left then whole, part = room, left end
 
@@ -123,23 +117,13 @@ if fraction > 0 and fraction >= refill then
   level = level + 1
   fraction = fraction - refill
 end
-local clock = now -- of receipts
-if refill > 0 then
-  arrival = now + level
-  per = refill
-else
-  arrival = level
-  if queue == '0' then
-    clock, per = 0, 1
-  elseif whole > 0 then
-    per = now + queue
-  end
-end
-receipt = clock + 1
-if receipts then since = since or clock end
-if since and since > clock then receipt = since + 1 end
+arrival = now + level
+per = refill
+receipt = now + 1
+if receipts then since = since or now end
+if since and since > now then receipt = since + 1 end
 if raised < reach then raised = reach end
-while (level > most or refill == 0) and level >= 2 ^ (raised - 10) do raised = raised + 1 end
+while level > most and level >= 2 ^ (raised - 10) do raised = raised + 1 end
 
 --: give
 given = (level > 0 or rest > 0) and (receipt == -2 or since and receipt > since)
@@ -147,14 +131,11 @@ if given then
   level, fraction = level - whole, rest - part
   if fraction < 0 then
     level = level - 1
-    fraction = fraction + math.max(refill, 1)
+    fraction = fraction + refill
   end
-  arrival = level
-  if refill > 0 then
-    arrival, per = now + level, refill
-  end
+  arrival, per = now + level, refill
   if level < 0 or level == 0 and fraction == 0 then -- as if untouched
-    arrival, fraction, per, since, raised = refill > 0 and now or 0, 0, 1, false, 10
+    arrival, fraction, per, since, raised = now, 0, 1, false, 10
   end
 end
 
@@ -168,11 +149,10 @@ local a, b, c, d, e = low % 256, low % 65536, high % 256, high % 65536, high % 1
 --: store
 local name, entry, spot, length = KEYS[key], '', nil, nil
 local text = bundles[name] or bundle
-if fraction > 0 or arrival ~= (refill > 0 and now or 0) then
+if fraction > 0 or arrival ~= now then
   -- The head, the time in bytes, and the three numbers or nothing.
-  local tail, mark, kept = '', raised - 10, (fraction > 0 or refill == 0) and per or 1
-  local long = fraction > 0 or since or kept > 1
-  if refill == 0 then mark = mark + 64 end
+  local tail, mark, kept = '', raised - 10, fraction > 0 and per or 1
+  local long = fraction > 0 or since
   if long then mark = mark + 128 end
   if long then
     local low, under, owed = fraction % 16777216, kept % 16777216, since and since + 1 or 0
@@ -195,7 +175,7 @@ end
 if not spot then
   spot, length = #text + 1, 0
 end
-if #entry ~= length or arrival % grace < arrival - stood or refill == 0 and queue ~= '0' then
+if #entry ~= length or arrival % grace < arrival - stood then
   renewed[name] = true
 end
 if length < #text then

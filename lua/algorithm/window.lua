@@ -1,11 +1,12 @@
--- Fixed window and calendar. Each window has its own count. The debt is the part of the count above
+-- Fixed window, calendar and grant. Each window has its own count. The debt is the part of the count above
 -- the limit: it is the first count of the next window, which owes what exceeds the limit again. So
 -- each window pays as much as the limit, whether somebody asks in it or not.
 --
 -- Limit  0; the limit, and at minus its index in ARGV, if it is raised, the limit without raises; then
 --        either the width of a window, minus that if a window starts with its first charge and not at
 --        multiples of the width since 1970; or 0, the start and end of a calendar's period and the
---        mean length of its periods
+--        mean length of its periods; or of a grant 0, -1, how long it counts, and 1 if that is from its
+--        last charge on, 0 if it is from the first
 -- Cost   units, 0
 -- Reply  count, time until the window ends, debt, when the window ends, receipt
 -- Value  "start count length", then " debt" if there is a debt. An empty window has no value.
@@ -13,6 +14,8 @@
 --
 -- When the limit gets another width, a running window ends the new width after it started. This is
 -- kept even if nothing is charged. Otherwise the key would expire at the end of the old width.
+--
+-- A grant has one window, and no debt: what exceeds its limit counts until it is forgotten.
 --
 -- A receipt is the time from which the charge's window counts, plus 1. Charges of other windows are
 -- not refunded.
@@ -22,8 +25,9 @@
 -- begun, lasts               the start and the length as they stand in the text: a text that stays costs
 --                            less than to print its number again
 -- most, pays                 of the limit: with raises, and what a window pays, which is without them
--- width, first, opens        the width or mean length; whether a window starts with its first charge;
---                            the start of a calendar's period, otherwise 0
+-- width, first, opens        the width or mean length; whether a window starts with its first charge, or
+--                            a grant counts from its last one on; the start of a calendar's period, -1
+--                            for a grant, otherwise 0
 -- from, used, owed, finish   when the window of now began, its count, its debt, when it ends
 
 --: read
@@ -51,6 +55,10 @@ if first then
   width = -width
 elseif width == 0 then
   opens, finish, width, size = ARGV[p + 2] + 0, ARGV[p + 3] + 0, ARGV[p + 4], 5 -- a debt needs the width
+  if opens < 0 then
+    first = width == '1'
+    width = finish
+  end
 end
 
 --: period
@@ -63,16 +71,21 @@ from = start
 used = count
 owed = debt
 local begins, ends = opens, ended
-if opens == 0 then
+if opens <= 0 and from > now then
+  ends = ends + now - from
+  from, changed = now, true -- the clock went back
+end
+if opens < 0 then
+  if now >= ends then
+    from, used, ends = now, 0, now + width
+  end
+  begins, finish = from, ends
+elseif opens == 0 then
   begins = now
   if not first then
     begins = now - now % width
   end
   if ends > 0 then
-    if from > now then
-      ends = ends + now - from
-      from, begins, changed = now, now, true -- the clock went back
-    end
     local following = width -- the length of the windows that take the debt
     if now >= ends then
       following = ends - from -- the old width
@@ -125,11 +138,16 @@ fits = used + whole <= most
 
 --: force
 whole = math.max(0, math.min(whole, 4000000000000000 - used))
-owed = owed + math.max(0, used + whole - math.max(used, most))
+if opens >= 0 then
+  owed = owed + math.max(0, used + whole - math.max(used, most))
+end
 
 --: commit
 start = from
 ended = finish
+if opens < 0 and first and whole > 0 then
+  ended = now + width
+end
 count = used + whole
 debt = owed
 receipt = from + 1

@@ -1,9 +1,8 @@
 -- Functions of bundles. A bundle is all token buckets of one key, as one text. Each bucket is an entry:
 -- label  6 bytes, which tell the buckets of a key apart
--- head   1 byte: reach - 10, plus 64 if nothing refills, plus 128 if the last three numbers follow
+-- head   1 byte: reach - 10, plus 128 if the last three numbers follow
 -- time   the arrival time
--- part, denominator, since  the fraction of the arrival time; since plus 1, or 0 without one. If nothing
---        refills, a denominator above 1 is when the bucket is full again.
+-- part, denominator, since  the fraction of the arrival time; since plus 1, or 0 without one
 -- Numbers have 7 bytes, the lowest first. lua/algorithm/token_bucket.lua says what they mean. The order
 -- of the entries has no meaning. An empty bundle has no key.
 --
@@ -38,18 +37,13 @@ local function save(KEYS, key, bundle, now, margin, renewed)
   if not renewed and redis.pcall('SETRANGE', KEYS[key], '0', bundle) == #bundle then
     return
   end -- otherwise the user may not use SETRANGE
-  local at, last, frozen, grace = 1, now, false, 4194304 -- a full bucket may be the last that is left
+  local at, last, grace = 1, now, 4194304 -- a full bucket may be the last that is left
   while at <= #bundle do
     local head, a, b, c, d, e, f, g = string.byte(bundle, at + 6, at + 13)
     local arrival = a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656
-    local size, stands = head > 127 and 35 or 14, head % 128 > 63
-    if stands and head > 127 then
-      local t, u, v, w, x, y, z = string.byte(bundle, at + 21, at + 27)
-      local ends = t + u * 256 + v * 65536 + w * 16777216 + x * 4294967296 + y * 1099511627776 + z * 281474976710656
-      if ends > 1 then arrival, stands = ends, false end
-    end
-    if stands or arrival + grace + margin * 10000 > now then
-      at, last, frozen = at + size, math.max(last, arrival), frozen or stands
+    local size = head > 127 and 35 or 14
+    if arrival + grace + margin * 10000 > now then
+      at, last = at + size, math.max(last, arrival)
     else
       bundle = table.concat({string.sub(bundle, 1, at - 1), string.sub(bundle, at + size)})
     end
@@ -58,7 +52,7 @@ local function save(KEYS, key, bundle, now, margin, renewed)
     redis.call('DEL', KEYS[key])
     return
   end
-  local ttl = frozen and 3155760000000000 or last + grace - now -- 100 years
+  local ttl = last + grace - now
   ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
   redis.call('SET', KEYS[key], bundle, 'PX', string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
 end

@@ -5,8 +5,8 @@
 --        how often each is charged at most, which are 1 otherwise; then what follows the 0 of the limit
 --        in lua/decide/decide.lua. At most 0 times is a peek. The cost is whole. For token buckets the
 --        limit is one text, which tells the cost too: label; reach, of one byte; cost, its fraction,
---        denominator, capacity and its fraction, of 8 bytes each, the lowest first; queue or lifetime, in
---        digits. They are charged once at most.
+--        denominator, capacity and its fraction, of 8 bytes each, the lowest first; queue, in digits.
+--        They are charged once at most.
 -- Reply  for each request: verdict, the algorithm's reply. The verdict is 0 if the cost fits and 1 if
 --        not; or, for more than once, how often it fits. If the period of the first limit does not hold
 --        now: -1, now. The script then does nothing.
