@@ -60,28 +60,8 @@ func scripts() map[string][]string {
 	}
 }
 
-// inserts returns the files that a file with marks is made of. A mark stands for the file of that name,
-// or for the parts of that name of all files.
-func inserts(name string) []string {
-	switch name {
-	case "decide/decide.lua":
-		return []string{
-			"algorithm/block.lua", "algorithm/sliding_log.lua", "algorithm/sliding_window.lua",
-			"algorithm/token_bucket.lua", "algorithm/window.lua", "decide/put.lua",
-		}
-	case "admit/admit.lua":
-		return []string{"admit/holds.lua", "admit/adjustments.lua", "admit/adjust.lua"}
-	case "lease/lease.lua":
-		return []string{
-			"lease/idle.lua", "lease/record.lua", "lease/grant.lua", "lease/share.lua", "lease/queue.lua",
-			"lease/drop.lua", "lease/expire.lua", "lease/extend.lua", "lease/evict.lua", "lease/acquire.lua",
-			"lease/renew.lua", "lease/release.lua", "lease/force.lua", "lease/list.lua",
-		}
-	}
-	return nil
-}
-
-// mark starts a part of an algorithm's file. In a file with inserts it is where they stand.
+// mark starts a part of an algorithm's file. In any other file it stands for the file of that name beside
+// it, or for the parts of that name of all algorithms.
 const mark = "--: "
 
 // use stands in a part for another part of the same file.
@@ -121,7 +101,8 @@ func Script(name string) string {
 			b.WriteString(part + "\n")
 			continue
 		}
-		part := func(at string) string { return insert(inserts(name), at) }
+		folder, _, _ := strings.Cut(name, "/")
+		part := func(at string) string { return insert(folder, at) }
 		if alone {
 			own := func(at string) string { return algorithmPart(algorithm, at) }
 			part = func(at string) string { return expand(own(at), own) }
@@ -148,22 +129,31 @@ func function(head string, parts []string) []string {
 	return slices.Concat([]string{"local function " + head}, parts, []string{"end"})
 }
 
-// insert returns the text for a mark: the file of that name, or the part of that name of the
-// algorithm at hand.
-func insert(names []string, at string) string {
+// insert returns the text for a mark in a file of a folder: the file of that name there, or the parts of
+// that name of all algorithms, each for the charges on its limits.
+func insert(folder, at string) string {
+	if text, err := files.ReadFile("lua/" + folder + "/" + at + ".lua"); err == nil {
+		return expand(string(text), func(at string) string { return insert(folder, at) })
+	}
 	var b strings.Builder
 	word := "if"
-	for _, name := range names {
-		if base(name) == at {
-			return expand(read(name), func(at string) string { return insert(names, at) })
-		}
-		text := read(name)
+	for _, name := range algorithms() {
+		text := read("algorithm/" + name + ".lua")
 		if body := partOf(text, at); body != "" {
-			b.WriteString(word + " algorithm == '" + base(name) + "' then\n" + around(text, at, body))
+			b.WriteString(word + " algorithm == '" + name + "' then\n" + around(text, at, body))
 			word = "elseif"
 		}
 	}
 	return b.String() + "end\n"
+}
+
+// algorithms returns the names of all algorithms.
+func algorithms() (names []string) {
+	all, _ := files.ReadDir("lua/algorithm") // what is embedded can be read
+	for _, file := range all {
+		names = append(names, strings.TrimSuffix(file.Name(), ".lua"))
+	}
+	return names
 }
 
 // partOf returns a part of an algorithm's file, or nothing if it has none of that name.
@@ -238,11 +228,6 @@ func around(text, at, body string) string {
 		return "local " + all + " = " + load + body
 	}
 	return "local " + all + " = " + load + body + save
-}
-
-// base returns the name of a file without its folder and its suffix.
-func base(name string) string {
-	return strings.TrimSuffix(name[strings.IndexByte(name, '/')+1:], ".lua")
 }
 
 func read(name string) string {
