@@ -32,11 +32,7 @@ type claim[O any] struct {
 // settle claims the thresholds, tells those that no process has told, and leaves in Bits those that
 // are claimed and not told yet.
 func (c *claim[O]) settle(cfg *Config[O]) error {
-	claims, marks, err := c.limits()
-	if err != nil {
-		return err
-	}
-	requests := c.requests(claims, marks)
+	requests := c.requests()
 	if err := cfg.Send(requests); err != nil {
 		return err
 	}
@@ -69,22 +65,19 @@ func (c *claim[O]) isLate() bool {
 	return c.Span.Width > 0 && time.Since(c.Asked) > left+claimAge
 }
 
-// limits returns the limits of a claim and of a mark.
-func (c *claim[O]) limits() (claims, marks algorithm.Limit, err error) {
-	if claims, err = algorithm.NewFixedWindow(1, claimLasts, true); err != nil {
-		return nil, nil, err
-	}
-	lasts := algorithm.Longest / 4
-	if width := time.Duration(c.Span.Width) * time.Microsecond; width > 0 {
-		lasts = min(lasts, width+markLasts)
-	}
-	marks, err = algorithm.NewFixedWindow(1, lasts, true)
-	return claims, marks, err
+// once returns a limit of one unit in a window that begins with it.
+func once(lasts time.Duration) algorithm.Limit {
+	limit, _ := algorithm.NewFixedWindow(1, min(lasts, algorithm.Longest/4), true) // these figures are valid
+	return limit
 }
 
 // requests returns a claim and a look at the mark for each threshold. The claim comes first, so
 // that the mark tells what earlier claims have led to.
-func (c *claim[O]) requests(claims, marks algorithm.Limit) (all []request.Request) {
+func (c *claim[O]) requests() (all []request.Request) {
+	claims, marks := once(claimLasts), once(algorithm.Longest)
+	if width := time.Duration(c.Span.Width) * time.Microsecond; width > 0 {
+		marks = once(width + markLasts)
+	}
 	for i, percent := range c.Percents {
 		if c.Bits&(1<<i) != 0 {
 			name := fmt.Sprintf("%s:t%d-%d-%d", c.State.Suffix, percent, c.Limit, c.Span.Start)
