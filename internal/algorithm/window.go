@@ -395,4 +395,10 @@ func (f *FixedWindow) Raised(units int64, raises Raises) *FixedWindow {
 }
 
 // After implements Mergeable.
-func (f *FixedWindow) After(reply []int64, c Cost) { reply[0] += c.Whole }
+func (f *FixedWindow) After(reply []int64, c Cost) {
+	reply[0] += c.Whole
+	if f.extends && c.Whole > 0 {
+		now := reply[3] - reply[1]
+		reply[1], reply[3] = f.width, now+f.width
+	}
+}
