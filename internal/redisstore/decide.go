@@ -104,7 +104,7 @@ func (d *Decision) askBlocks(r *request.Request) {
 	}
 	d.asks = r.Asks()
 	blocks := r.Charges[len(r.Charges)-d.asks:]
-	known := func(c *request.Charge) bool { return d.schema.crowds.has(c.StateHash()) }
+	known := func(c *request.Charge) bool { return d.schema.declines.has(c.StateHash()) }
 	if !slices.ContainsFunc(blocks, known) {
 		r.Asked = d.asks
 	}
@@ -122,7 +122,7 @@ func (d *Decision) askAll() {
 func (d *Decision) noteBlocks(r *request.Request) {
 	for _, c := range r.Charges[len(r.Charges)-d.asks:] {
 		state := !slices.Equal(c.Reply, c.Limit.(*algorithm.Block).Untouched())
-		d.schema.crowds.note(c.StateHash(), state)
+		d.schema.declines.note(c.StateHash(), state)
 	}
 }
 

@@ -26,7 +26,7 @@ func (s *schema) decodeGrant(scope string, q *lease.Request, n []int64) (lease.G
 	if len(n) != 6+len(q.Levels) {
 		return lease.Grant{}, trips.ErrReply
 	}
-	s.crowds.note(hashOf(scope), true)
+	s.declines.note(hashOf(scope), true)
 	return lease.Grant{
 		Status: lease.Status(n[0]), Token: n[1], Position: n[2], Next: n[3],
 		Hold: n[4], Left: n[5], Used: n[6:],

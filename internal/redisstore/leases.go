@@ -23,7 +23,7 @@ func NewLeases(s *Store) *Leases { return &Leases{s} }
 // it costs a round trip.
 func (l *Leases) asksLone(ctx context.Context, scope string) bool {
 	s := l.store
-	return !s.crowds.has(hashOf(scope)) && s.Servers.IsQuick(ctx, s.outermost(scope))
+	return !s.declines.has(hashOf(scope)) && s.Servers.IsQuick(ctx, s.outermost(scope))
 }
 
 // run sends an operation. If the server is silent, it waits until the deadline of ctx, or for
@@ -127,7 +127,7 @@ func (l *Leases) Release(ctx context.Context, scope string, ids []string) error 
 	k.names(ids)
 	err := l.run(ctx, &k.Call)
 	if err == nil {
-		l.store.crowds.note(hashOf(scope), k.reply[0] == 0)
+		l.store.declines.note(hashOf(scope), k.reply[0] == 0)
 	}
 	return l.store.outcome(ctx, err)
 }

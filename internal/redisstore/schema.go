@@ -19,7 +19,7 @@ type schema struct {
 	decisions, operations, questions sync.Pool
 
 	serverTime atomic.Int64 // when a calendar's period was last found to have passed
-	crowds     crowds
+	declines   declines
 }
 
 // scripts are those that a Store runs.
