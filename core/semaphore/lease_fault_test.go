@@ -155,7 +155,8 @@ func TestLeasesSurviveFailover(t *testing.T) {
 	f := redistest.StartFailover(t, 1)
 	client := f.Client(t, func(o *redis.FailoverOptions) { o.DialerRetries = 1 })
 	g := redisGate(t, client, core.Config{Timeout: time.Second})
-	sem := newSemaphore(t, g, semaphore.Config{TTL: 40 * time.Second, OnFailure: core.FailClosed})
+	// Sentinels whose votes split hold another election after some seconds, and that several times.
+	sem := newSemaphore(t, g, semaphore.Config{TTL: 3 * time.Minute, OnFailure: core.FailClosed})
 	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
 	first := acquire(t, sem, level)
 	f.Replicated(t)
