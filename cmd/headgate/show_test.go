@@ -157,7 +157,7 @@ func TestShow(t *testing.T) {
 // check compares the answer with what fill has done, and its values with those of Redis.
 func (a *showJSON) check(t *testing.T, r result, client redis.UniversalClient, spent map[string]int64) {
 	t.Helper()
-	if r.code != exitOK || len(a.Limits) != 6 || len(a.Counts) != 0 || len(a.Keys) != 5 || len(a.Semaphores) != 1 {
+	if r.code != exitOK || len(a.Limits) != 6 || len(a.Counts) != 0 || len(a.Keys) != 6 || len(a.Semaphores) != 1 {
 		t.Fatalf("exit code %d, %+v, %s", r.code, a, r.err)
 	}
 	for _, l := range a.Limits {
