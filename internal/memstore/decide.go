@@ -59,7 +59,7 @@ func (s *Store) ask(r *request.Request) {
 	r.Asked = 0
 	n := r.Asks()
 	for _, c := range r.Charges[len(r.Charges)-n:] {
-		if s.of(c).keys[nameOf(c)] != nil {
+		if s.of(c).record(c) != nil {
 			return
 		}
 	}
@@ -74,9 +74,9 @@ func (s *Store) find(d *decision, now int64, r *request.Request) error {
 			return request.ErrPeriod
 		}
 		c.Limit = algorithm.At(c.Limit, now)
-		e := s.of(c).keys[nameOf(c)]
+		e := s.of(c).record(c)
 		if e == nil {
-			e = new(record)
+			e = &record{key: c.Path, suffix: c.Suffix}
 			d.fresh |= 1 << i
 		}
 		d.records[i] = e
@@ -112,9 +112,9 @@ func (s *Store) keep(d *decision, i int, c *request.Charge, changed bool, now in
 	fresh := d.fresh&(1<<i) != 0
 	switch keeps := e.state != nil || !e.kept.Empty(); {
 	case keeps && fresh:
-		s.of(c).add(nameOf(c), e, now)
+		s.of(c).add(c.StateHash(), e, now)
 	case !keeps && !fresh:
-		delete(s.of(c).keys, nameOf(c))
+		s.of(c).remove(c.StateHash(), e)
 	}
 }
 

@@ -16,22 +16,19 @@ const evictionSample = 16
 // exhaust many others.
 type shard struct {
 	sync.Mutex
-	keys map[name]*record
+	keys map[uint64]*record // by the hash of key and suffix
 	most int
 
 	_ [104]byte // processors fetch cache lines in pairs
 }
 
-// name names a state: by the path of its key, and the suffix of its limit.
-type name struct{ key, suffix string }
-
-func nameOf(c *request.Charge) name { return name{c.Path, c.Suffix} }
-
-// record is one state.
+// record is the state of one key and suffix. Records of equal hashes form a list.
 type record struct {
-	state  algorithm.State // or nil, if there is only what is kept beside it
-	kept   *algorithm.Kept // or nil
-	answer *answer         // or nil
+	key, suffix string
+	state       algorithm.State // or nil, if there is only what is kept beside it
+	kept        *algorithm.Kept // or nil
+	answer      *answer         // or nil
+	next        *record
 }
 
 // answer is the answer of a request, and until when it is kept.
@@ -60,35 +57,64 @@ func (e *record) spent(now int64) float64 {
 	return e.state.Spent(now)
 }
 
-// add keeps the record of a new state, and makes room for it.
-func (s *shard) add(n name, e *record, now int64) {
+// record returns the record of the state of a charge, or nil.
+func (s *shard) record(c *request.Charge) *record {
+	e := s.keys[c.StateHash()]
+	for e != nil && (e.key != c.Path || e.suffix != c.Suffix) {
+		e = e.next
+	}
+	return e
+}
+
+// add keeps the record of a new key, and makes room for it.
+func (s *shard) add(hash uint64, e *record, now int64) {
 	if len(s.keys) >= s.most {
 		s.evict(now)
 	}
-	s.keys[n] = e
+	e.next = s.keys[hash]
+	s.keys[hash] = e
 }
 
-// evict removes the expired states of a sample, or the state of it with the least part of its limit
+// evict removes the expired keys of a sample, or the key of it with the least part of its limit
 // spent.
 func (s *shard) evict(now int64) {
 	var (
-		first   name
+		first   *record
+		hashed  uint64 // of first
 		least   = math.Inf(1)
 		expired bool
 		seen    int
 	)
-	for n, e := range s.keys { // a map is walked from a random place
+	for hash, e := range s.keys { // a map is walked from a random place
 		if e.expires() <= now {
-			delete(s.keys, n)
+			s.remove(hash, e)
 			expired = true
 		} else if spent := e.spent(now); spent <= least {
-			first, least = n, spent
+			first, hashed, least = e, hash, spent
 		}
 		if seen++; seen == evictionSample {
 			break
 		}
 	}
 	if !expired {
-		delete(s.keys, first)
+		s.remove(hashed, first)
+	}
+}
+
+// remove removes a record. One that is not there is one that add has evicted.
+func (s *shard) remove(hash uint64, gone *record) {
+	before := s.keys[hash]
+	switch {
+	case before != gone:
+		for ; before != nil; before = before.next {
+			if before.next == gone {
+				before.next = gone.next
+				return
+			}
+		}
+	case gone.next == nil:
+		delete(s.keys, hash)
+	default:
+		s.keys[hash] = gone.next
 	}
 }

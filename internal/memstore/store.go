@@ -23,7 +23,7 @@ type Store struct {
 func New(maxKeys int, clock func() int64) *Store {
 	s := &Store{clock: clock}
 	for i := range s.shards {
-		s.shards[i].keys = make(map[name]*record)
+		s.shards[i].keys = make(map[uint64]*record)
 		s.shards[i].most = (maxKeys + shards - 1) / shards
 	}
 	return s
@@ -40,7 +40,7 @@ func (s *Store) Answer(_ context.Context, c *request.Charge) ([]byte, error) {
 	in := s.of(c)
 	in.Lock()
 	defer in.Unlock()
-	if e := in.keys[nameOf(c)]; e != nil && e.answer != nil && s.clock() < e.answer.until {
+	if e := in.record(c); e != nil && e.answer != nil && s.clock() < e.answer.until {
 		return bytes.Clone(e.answer.text), nil
 	}
 	return nil, nil
@@ -51,14 +51,14 @@ func (s *Store) Reset(_ context.Context, c *request.Charge) error {
 	in := s.of(c)
 	in.Lock()
 	defer in.Unlock()
-	e := in.keys[nameOf(c)]
+	e := in.record(c)
 	switch {
 	case e == nil:
 	case e.kept.IsAdjusted():
 		e.kept.Holds = nil
 		e.state, e.answer = nil, nil
 	default:
-		delete(in.keys, nameOf(c))
+		in.remove(c.StateHash(), e)
 	}
 	return nil
 }
@@ -98,8 +98,10 @@ func (s *Store) Each(f func(key, suffix string, state algorithm.State, kept *alg
 	for i := range s.shards {
 		in := &s.shards[i]
 		in.Lock()
-		for n, e := range in.keys {
-			f(n.key, n.suffix, e.state, e.kept)
+		for _, e := range in.keys {
+			for ; e != nil; e = e.next {
+				f(e.key, e.suffix, e.state, e.kept)
+			}
 		}
 		in.Unlock()
 	}
