@@ -58,7 +58,7 @@ func (s *Store) decide(r *request.Request) error {
 func (s *Store) ask(r *request.Request) {
 	r.Asked = 0
 	n := r.Asks()
-	for _, c := range r.Charges[len(r.Charges)-n:] {
+	for _, c := range r.Last(n) {
 		if s.of(c).record(c) != nil {
 			return
 		}

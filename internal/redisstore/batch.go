@@ -224,13 +224,13 @@ func (b *batch) Release() {
 // Deliver implements trips.Batch. A call gets the whole reply if nothing ran or if no other call has a
 // part of it.
 func (b *batch) Deliver(r trips.Reply) error {
-	reply := r.Numbers
-	if first := b.calls[0]; len(b.calls) == 1 && first.isReply(reply) {
+	reply, first := r.Numbers, b.calls[0]
+	if len(b.calls) == 1 && first.isReply(reply) {
 		first.reply = reply
 		return nil
 	}
 	switch _, passed := periodPassed(reply); {
-	case passed, isDeclined(reply):
+	case passed, first.isDeclined(reply):
 		for _, k := range b.calls {
 			k.reply = reply
 		}

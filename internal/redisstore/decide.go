@@ -103,9 +103,8 @@ func (d *Decision) askBlocks(r *request.Request) {
 		return
 	}
 	d.asks = r.Asks()
-	blocks := r.Charges[len(r.Charges)-d.asks:]
 	known := func(c *request.Charge) bool { return d.schema.declines.has(c.StateHash()) }
-	if !slices.ContainsFunc(blocks, known) {
+	if !slices.ContainsFunc(r.Last(d.asks), known) {
 		r.Asked = d.asks
 	}
 }
@@ -120,7 +119,7 @@ func (d *Decision) askAll() {
 
 // noteBlocks notes which of the Blocks that a request only asks have a state.
 func (d *Decision) noteBlocks(r *request.Request) {
-	for _, c := range r.Charges[len(r.Charges)-d.asks:] {
+	for _, c := range r.Last(d.asks) {
 		state := !slices.Equal(c.Reply, c.Limit.(*algorithm.Block).Untouched())
 		d.schema.declines.note(c.StateHash(), state)
 	}
@@ -150,16 +149,14 @@ func (d *Decision) Joins(o trips.Parcel) bool {
 	return ok && !d.alone && !other.alone && d.form == other.form
 }
 
-// Decode hands the reply to the requests. It reports false if nothing ran, because a Block has a state or
-// a limit's period has passed: then it has replaced what was sent, and the decision is to be sent again.
+// Decode hands the reply to the requests. If nothing ran, because a Block has a state or the period of a
+// limit has passed, Decode reports false and replaces the limits, and the caller sends the decision again.
 func (d *Decision) Decode() (decided bool, err error) {
-	if d.form.asks {
-		if isDeclined(d.reply) {
-			d.askAll()
-			return false, nil
-		}
-		d.requests[0].SettleAsked()
+	if d.isDeclined(d.reply) {
+		d.askAll()
+		return false, nil
 	}
+	d.requests[0].SettleAsked()
 	if d.brief > 0 && isBrief(d.reply) {
 		d.requests[0].SettleBrief(d.reply)
 		return true, nil
@@ -186,7 +183,7 @@ func (d *Decision) renew(now int64) {
 // The caller may have left, so it reads no request.
 func (d *Decision) isReply(reply []int64) bool {
 	return d.alone || len(reply) == d.words || d.brief > 0 && len(reply) == d.brief && isBrief(reply) ||
-		isDeclined(reply)
+		d.isDeclined(reply)
 }
 
 func (d *Decision) decode() error {
@@ -233,7 +230,9 @@ func periodPassed(reply []int64) (now int64, passed bool) {
 }
 
 // isDeclined reports whether nothing ran, because a Block has a state that was asked by its name alone.
-func isDeclined(reply []int64) bool { return len(reply) == 1 && reply[0] == -1 }
+func (d *Decision) isDeclined(reply []int64) bool {
+	return d.form.asks && len(reply) == 1 && reply[0] == -1
+}
 
 // isBrief reports whether a reply is one for request.SettleBrief. No verdict is as low, nor is the -1
 // of a period that has passed.

@@ -57,8 +57,7 @@ func (b *batch) keyNames() {
 func (b *batch) addAsked() {
 	others := len(b.keys)
 	for _, e := range b.entries {
-		r := e.request
-		for _, c := range r.Charges[len(r.Charges)-r.Asked:] {
+		for _, c := range e.request.Last(e.request.Asked) {
 			if !slices.ContainsFunc(b.keys[others:], c.SameState) {
 				b.keys = append(b.keys, c)
 			}
