@@ -104,7 +104,8 @@ func TestCostsAreExact(t *testing.T) {
 		}
 		state := b.NewState()
 		b.Find(state, start)
-		if above := rapid.Int64Range(b.burst+1, math.MaxInt64).Draw(t, "above"); state.Fits(b.Cost(above), Terms{}) || !state.Fits(c, Terms{}) {
+		above := rapid.Int64Range(b.burst+1, math.MaxInt64).Draw(t, "above")
+		if state.Fits(b.Cost(above), Terms{}) || !state.Fits(c, Terms{}) {
 			t.Fatal("the burst does not decide what fits")
 		}
 	})
