@@ -52,7 +52,8 @@ var histories = []struct {
 	{"block", spends(core.Block{Strikes: 2, Within: time.Minute, For: time.Hour})},
 	{"holds", func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		g.NumberHolds()
-		p := newPolicy(t, core.PolicyConfig{Name: "held", Algorithm: core.FixedWindow{Limit: 20, Window: time.Hour}, Hold: time.Hour})
+		limit := core.FixedWindow{Limit: 20, Window: time.Hour}
+		p := newPolicy(t, core.PolicyConfig{Name: "held", Algorithm: limit, Hold: time.Hour})
 		for range 2 {
 			r, _, err := g.Reserve(t.Context(), 0, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 3})
 			noError(t, err)

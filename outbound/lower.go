@@ -35,7 +35,7 @@ func (p *pass) lower(told []signal.Remaining, status int) {
 	}
 }
 
-// lowerTo lowers what is left under the rule of a charge.
+// lowerTo spends units of a charge's rule until left units are left.
 func (x *delivery) lowerTo(left int64, c core.Charge) {
 	limit, most := lowered(c.Policy.Algorithm(), left)
 	if most <= 0 {

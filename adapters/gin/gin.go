@@ -97,8 +97,8 @@ func (w *writer) unwritten(c *gin.Context, returned bool) int {
 	return http.StatusInternalServerError
 }
 
-// writer is gin's ResponseWriter. What is sent passes the guard's own, which stands on gin's. A status is
-// sent when gin writes it, and may change until then.
+// writer is gin's ResponseWriter. It sends the response by the guard's writer, which stands on gin's. gin
+// sends the status with the first byte of the body, so a handler may change it until then.
 type writer struct {
 	gin.ResponseWriter
 	inner     http.ResponseWriter

@@ -14,8 +14,8 @@ func (r *Rule) keptBy(i int) *charger {
 	return &charger{rule: r, policy: r.kept[i], advert: advertise(r.kept[i])}
 }
 
-// keep appends a charge for each count that is kept of some charges, on a key of the present period. These
-// are all that the request has: follow replaces them, and what is kept of others is left out.
+// keep appends, to all charges of a request, one for each count that is kept of them, on a key of the
+// present period. After follow has replaced a charge, keep replaces the count that was kept of it.
 func (x *Exchange) keep(charges []core.Charge) ([]core.Charge, error) {
 	x.charged = x.charged[:len(charges)]
 	for i, c := range x.charged {

@@ -50,7 +50,7 @@ func (k *Keeper) Await(ctx context.Context, wait time.Duration, woken <-chan str
 	}
 }
 
-// pause waits for d, or returns false as soon as Close has given up what was left.
+// pause waits for d. It returns false, and earlier, if Close gives up what is left.
 func (k *Keeper) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -31,7 +31,7 @@ func (p *pending) init(l *link, n *node) {
 	p.link, p.node = l, n
 	p.strays = make(map[string]struct{})
 	p.trips = make(map[*trip]struct{})
-	// A beat looks at all calls whose time may be over, so each ends early by up to the time between two.
+	// A beat ends the calls whose time ends before the next beat.
 	p.timeout, p.pulse.Every = l.Timeout, l.Timeout/8
 	p.pulse.Fired, p.pulse.Look = p.fired, p.tick
 }
@@ -143,9 +143,9 @@ func (p *pending) excuses(k *Call, now time.Time) bool {
 	return lost > 0 && now.Before(k.End.Add(p.timeout+lost))
 }
 
-// overtaken reports whether what was sent at that time takes long, and the server has answered a later
-// call: its connection may be dead. Time does not count that this process has lost since health.lost
-// was lost. A process that starves cannot tell, because it reads answers in any order.
+// overtaken reports whether a call that was sent at a time takes long, and the server has answered a later
+// one: its connection may be dead. Time that this process has lost does not count: lost is health.lost at
+// that time. A process that starves cannot tell, because it reads answers in any order.
 func (p *pending) overtaken(sent time.Time, lost, long time.Duration) bool {
 	return p.heard.After(sent) && time.Since(sent)-(p.pulse.Lost()-lost) >= long && !p.starves()
 }
