@@ -36,12 +36,14 @@ type line struct {
 // validity is how long a lock outlives a holder that has died, the same for all.
 const validity = 10 * time.Second
 
-func lines() []line {
+// lines returns the lines of the tables. An operation of this project may take as long as timeout, or as its
+// default if that is 0.
+func lines(timeout time.Duration) []line {
 	return []line{
-		{"Mutex, in the queue", measure.Ours, mutex(nil), true},
-		{"Mutex, asks every 1 ms", measure.Ours, mutex(semaphore.ConstantBackoff(time.Millisecond, 0)), false},
-		{"Semaphore of limit 1", measure.Ours, slots(1), false},
-		{"Semaphore of 2 caps", measure.Ours, slots(2), true},
+		{"Mutex, in the queue", measure.Ours, mutex(timeout, nil), true},
+		{"Mutex, asks every 1 ms", measure.Ours, mutex(timeout, semaphore.ConstantBackoff(time.Millisecond, 0)), false},
+		{"Semaphore of limit 1", measure.Ours, slots(timeout, 1), false},
+		{"Semaphore of 2 caps", measure.Ours, slots(timeout, 2), true},
 		{"redislock, asks every 1 ms", measure.Peer, bsm(time.Millisecond), true},
 		{"redislock, asks every 10 ms", measure.Peer, bsm(10 * time.Millisecond), false},
 		{"redsync v4, its defaults", measure.Peer, redsyncLock(), true},
@@ -52,15 +54,18 @@ func lines() []line {
 	}
 }
 
-// Alone makes the contenders of which lone pairs of an acquisition and a release are counted.
-func Alone(s *server.Server) (contenders []measure.Contender, end func(), err error) {
+// Alone makes the contenders of which lone pairs of an acquisition and a release are counted. An operation of
+// this project may take as long as timeout.
+func Alone(
+	s *server.Server, timeout time.Duration,
+) (contenders []measure.Contender, end func(), err error) {
 	var ends []func()
 	end = func() {
 		for _, f := range ends {
 			f()
 		}
 	}
-	for _, e := range lines() {
+	for _, e := range lines(timeout) {
 		if !e.alone {
 			continue
 		}
@@ -86,9 +91,11 @@ func pair(lock acquire) measure.Do {
 	}
 }
 
-func gated(s *server.Server, use func(*core.Gate) (acquire, error)) (acquire, func(), error) {
+func gated(
+	s *server.Server, timeout time.Duration, use func(*core.Gate) (acquire, error),
+) (acquire, func(), error) {
 	client := s.Client()
-	gate, err := core.NewRedis(client, core.Config{})
+	gate, err := core.NewRedis(client, core.Config{Timeout: timeout})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the gate: %w", err)
 	}
@@ -99,9 +106,9 @@ func gated(s *server.Server, use func(*core.Gate) (acquire, error)) (acquire, fu
 	}, err
 }
 
-func mutex(poll semaphore.Backoff) func(*server.Server) (acquire, func(), error) {
+func mutex(timeout time.Duration, poll semaphore.Backoff) func(*server.Server) (acquire, func(), error) {
 	return func(s *server.Server) (acquire, func(), error) {
-		return gated(s, func(gate *core.Gate) (acquire, error) {
+		return gated(s, timeout, func(gate *core.Gate) (acquire, error) {
 			name := "queued"
 			if poll != nil {
 				name = "polled"
@@ -123,9 +130,9 @@ func mutex(poll semaphore.Backoff) func(*server.Server) (acquire, func(), error)
 }
 
 // slots takes slots of one cap, or of two: a user's below that of a tenant, which has room.
-func slots(caps int) func(*server.Server) (acquire, func(), error) {
+func slots(timeout time.Duration, caps int) func(*server.Server) (acquire, func(), error) {
 	return func(s *server.Server) (acquire, func(), error) {
-		return gated(s, func(gate *core.Gate) (acquire, error) {
+		return gated(s, timeout, func(gate *core.Gate) (acquire, error) {
 			name := fmt.Sprint("slots-", caps)
 			sem, err := semaphore.New(gate, semaphore.Config{Name: name, TTL: validity, OnFailure: core.FailClosed})
 			if err != nil {

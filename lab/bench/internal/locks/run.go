@@ -20,9 +20,9 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 		err := client.Ping(ctx).Err()
 		return err == nil, err
 	}
-	all := make([]contests, len(lines()))
+	all := make([]contests, len(lines(0)))
 	locks := make([][]acquire, len(all))
-	for i, e := range lines() {
+	for i, e := range lines(0) {
 		all[i].Contender = measure.Contender{Name: e.name, Kind: e.kind}
 		for range Clients {
 			lock, end, err := e.make(s)

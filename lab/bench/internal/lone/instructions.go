@@ -53,7 +53,7 @@ func instructions(ctx context.Context, plan measure.Plan) ([]report.Table, error
 		return nil, err
 	}
 	defer end()
-	holders, endLocks, err := locks.Alone(s)
+	holders, endLocks, err := locks.Alone(s, patience)
 	if err != nil {
 		return nil, err
 	}
