@@ -28,75 +28,45 @@ type KeptPeriod struct {
 func (b *Book) Kept(
 	ctx context.Context, gate *core.Gate, tenant, limit string, at time.Time, earlier ...time.Time,
 ) ([]KeptPeriod, error) {
-	periodOf := func(c core.Calendar) (core.Span, error) { return c.Period(at) }
-	all, _, err := b.kept(ctx, gate, tenant, limit, periodOf, earlier)
-	if err == nil && len(all) == 0 {
-		return nil, fmt.Errorf("plans: no plan keeps periods of %.80q", limit)
-	}
-	all = slices.DeleteFunc(all, func(k KeptPeriod) bool { return k.Used == 0 })
-	slices.SortStableFunc(all, func(a, b KeptPeriod) int { return a.Period.Until.Compare(b.Period.Until) })
-	return all, err
-}
-
-// LastKept returns what a tenant used of a limit in the period that ended last before a time, for
-// nethttp.Quotas: that of its plan, or of a plan that it has left. The period is zero if there is none.
-func (b *Book) LastKept(
-	ctx context.Context, gate *core.Gate, tenant, limit string, now time.Time,
-) (used int64, period core.Span, err error) {
-	all, own, err := b.kept(ctx, gate, tenant, limit, func(c core.Calendar) (core.Span, error) {
-		present, err := c.Period(now)
-		if err != nil {
-			return present, err
-		}
-		return c.Period(present.From.Add(-time.Microsecond))
-	}, nil)
-	var last KeptPeriod
-	for i, k := range all {
-		idle := last.Used == 0 && k.Period.Until.After(last.Period.From)
-		if i == 0 && own || k.Used > 0 && (idle || k.Period.Until.After(last.Period.Until)) {
-			last = k
-		}
-	}
-	return last.Used, last.Period, err
-}
-
-// kept returns what a tenant used of a limit in a period of each Calendar by which it is kept, and
-// whether the first of them is that of the tenant's present plan.
-func (b *Book) kept(
-	ctx context.Context, gate *core.Gate, tenant, limit string,
-	periodOf func(core.Calendar) (core.Span, error), earlier []time.Time,
-) (all []KeptPeriod, own bool, err error) {
 	policy, err := core.NewPolicy(core.PolicyConfig{Name: KeptName(limit), Algorithm: core.DenyAll{}, Shadow: true})
 	if err != nil {
-		return nil, false, fmt.Errorf("plans: %w", err)
+		return nil, fmt.Errorf("plans: %w", err)
 	}
 	candidates, err := b.everyPlan(ctx, tenant, earlier)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
+	var all []KeptPeriod
 	var asks []core.Charge
-	for i, plan := range candidates {
+	for _, plan := range candidates {
 		keeps := plan.Algorithm(policy.Name())
 		calendar, ok := plan.Algorithm(limit).(core.Calendar)
 		if !ok || keeps == nil {
 			continue
 		}
-		own = own || i == 0
-		period, err := periodOf(calendar)
+		period, err := calendar.Period(at)
 		if err != nil {
-			return nil, false, fmt.Errorf("plans: %w", err)
+			return nil, fmt.Errorf("plans: %w", err)
 		}
 		if slices.ContainsFunc(all, func(k KeptPeriod) bool { return k.Period.String() == period.String() }) {
 			continue
 		}
 		key, err := core.NewKey(tenant, period.String())
 		if err != nil {
-			return nil, false, fmt.Errorf("plans: %w", err)
+			return nil, fmt.Errorf("plans: %w", err)
 		}
 		all = append(all, KeptPeriod{Period: period})
 		asks = append(asks, core.Charge{Policy: policy, Key: key, Cost: core.NoCost, Limit: keeps})
 	}
-	return all, own, peek(ctx, gate, asks, all)
+	if len(all) == 0 {
+		return nil, fmt.Errorf("plans: no plan keeps periods of %.80q", limit)
+	}
+	if err := peek(ctx, gate, asks, all); err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(k KeptPeriod) bool { return k.Used == 0 })
+	slices.SortStableFunc(all, func(a, b KeptPeriod) int { return a.Period.Until.Compare(b.Period.Until) })
+	return all, nil
 }
 
 // everyPlan returns the plan that a tenant has, and those that it could have, with the periods of its

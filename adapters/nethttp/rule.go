@@ -59,10 +59,9 @@ type Rule struct {
 	// Skip skips the rule for the requests for which it returns true. Nil skips none.
 	Skip func(*http.Request) bool
 
-	// kept counts what Policy and each of Then have admitted in one period, for book. It is empty, or some
-	// of its elements are nil.
+	// kept counts what Policy and each of Then have admitted in one period, for a plans.Book. It is empty,
+	// or some of its elements are nil.
 	kept []*core.Policy
-	book PlanBook
 }
 
 func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {

@@ -1,7 +1,6 @@
 package nethttp
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -69,11 +68,6 @@ type PlanBook interface {
 	Then(limit string) []string
 	// KeptName returns the name of the limit that counts what a limit has admitted in one period, or "".
 	KeptName(limit string) string
-	// LastKept returns that count in the period that ended last before a time. The period is zero if there
-	// is none.
-	LastKept(
-		ctx context.Context, gate *core.Gate, tenant, limit string, now time.Time,
-	) (used int64, period core.Span, err error)
 	// Counts reports whether a limit counts a request, by its route.
 	Counts(limit string, r *http.Request) bool
 }
@@ -102,7 +96,7 @@ func quotas(gate *core.Gate, book PlanBook, tenant keyfunc.Func) (*Guard, error)
 	cfg := Config{Gate: gate, Plan: book.Plan(tenant)}
 	charges := len(limits)
 	for _, name := range limits {
-		rule := Rule{book: book, Key: tenant, Skip: func(r *http.Request) bool { return !book.Counts(name, r) }}
+		rule := Rule{Key: tenant, Skip: func(r *http.Request) bool { return !book.Counts(name, r) }}
 		names := append([]string{name}, book.Then(name)...)
 		kept := make([]*core.Policy, len(names))
 		// Every plan names the limit, so DenyAll never holds, except under those of Then and KeptName.

@@ -24,11 +24,10 @@ import (
 //	  ]
 //	}
 //
-// There is a policy for each rule, in their order, and behind it those of its Then. last is what was used
-// in the period that ended last, if a plan keeps that: used, from and until. w, t and reset are seconds: w
-// is the window, t the wait until r rises, and reset the wait until all of q remains. They are
-// rounded up, except a w below one second. held is the part of used that running requests hold and
-// may give back, if there is some. t and reset are absent while nothing is used, and if nothing
+// There is a policy for each rule, in their order, and behind it those of its Then. w, t and reset are
+// seconds: w is the window, t the wait until r rises, and reset the wait until all of q remains. They
+// are rounded up, except a w below one second. held is the part of used that running requests hold
+// and may give back, if there is some. t and reset are absent while nothing is used, and if nothing
 // comes back. There is a cap for each Cap with a name, except Global ones, whose use is that of
 // other clients. The response omits blocks and shadow policies.
 //
@@ -38,10 +37,10 @@ import (
 // a route with the same parameters, such as /projects/{project}/usage. Skip and Cost are about the
 // requests that count and are not called. Neither are Skip and Deny of the Config.
 //
-// The handler spends nothing. It takes a round trip for the policies, one for the caps, and one for each
-// limit that is kept. Put a Guard around it where clients may flood it. A request without a key is
-// refused as the Guard refuses it, except that a rule with NoKeySkip is left out. While Redis does not
-// answer, the status is 503 with Retry-After. A response never holds a key or the text of an error.
+// The handler spends nothing. It takes a round trip for the policies, and one for the caps. Put a Guard
+// around it where clients may flood it. A request without a key is refused as the Guard refuses it,
+// except that a rule with NoKeySkip is left out. While Redis does not answer, the status is 503 with
+// Retry-After. A response never holds a key or the text of an error.
 func (g *Guard) Usage() http.Handler { return http.HandlerFunc(g.serveUsage) }
 
 // usage is the body of a response.
@@ -51,24 +50,16 @@ type usage struct {
 }
 
 type policyUsage struct {
-	Name      string     `json:"name"`
-	Quota     *int64     `json:"q,omitempty"`
-	Unit      string     `json:"qu"`
-	Window    float64    `json:"w,omitempty"`
-	Used      *int64     `json:"used,omitempty"`
-	Held      int64      `json:"held,omitempty"`
-	Remaining *int64     `json:"r,omitempty"`
-	Next      int64      `json:"t,omitempty"`
-	Reset     int64      `json:"reset,omitempty"`
-	Unlimited bool       `json:"unlimited,omitempty"`
-	Last      *lastUsage `json:"last,omitempty"`
-}
-
-// lastUsage is what was used in the period before, if that is kept.
-type lastUsage struct {
-	Used  int64     `json:"used"`
-	From  time.Time `json:"from"`
-	Until time.Time `json:"until"`
+	Name      string  `json:"name"`
+	Quota     *int64  `json:"q,omitempty"`
+	Unit      string  `json:"qu"`
+	Window    float64 `json:"w,omitempty"`
+	Used      *int64  `json:"used,omitempty"`
+	Held      int64   `json:"held,omitempty"`
+	Remaining *int64  `json:"r,omitempty"`
+	Next      int64   `json:"t,omitempty"`
+	Reset     int64   `json:"reset,omitempty"`
+	Unlimited bool    `json:"unlimited,omitempty"`
 }
 
 type capUsage struct {
@@ -111,13 +102,13 @@ func (g *Guard) serveUsage(w http.ResponseWriter, r *http.Request) {
 // usage reads what the request's keys have used, or sets the status and the error of a refusal.
 func (x *Exchange) usage(r *http.Request) usage {
 	u := usage{Policies: []policyUsage{}, Caps: []capUsage{}}
-	charges, by, err := x.deriveKeys(r)
+	charges, err := x.deriveKeys(r)
 	if err == nil && x.guard.cfg.Slot != nil {
 		err = x.deriveCaps(r)
 	}
 	derived := err == nil
 	if derived && len(charges) > 0 {
-		u.Policies, err = x.policyUsages(r, charges, by)
+		u.Policies, err = x.policyUsages(r, charges)
 	}
 	if err == nil && x.guard.cfg.Slot != nil {
 		u.Caps, err = x.capUsages(r)
@@ -129,8 +120,8 @@ func (x *Exchange) usage(r *http.Request) usage {
 	return u
 }
 
-// deriveKeys returns a charge of nothing for each policy that clients are told of, and its charger.
-func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, by []*charger, err error) {
+// deriveKeys returns a charge of nothing for each policy that clients are told of.
+func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, err error) {
 	for i := range x.guard.cfg.Rules {
 		rule := &x.guard.cfg.Rules[i]
 		if rule.Policy.Shadow() {
@@ -138,7 +129,7 @@ func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, by []*cha
 		}
 		c, ok, err := x.chargeWithoutCost(rule, r)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if !ok {
 			continue
@@ -146,57 +137,13 @@ func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, by []*cha
 		for next := x.guard.rules[i]; next != nil; next = x.following(next) {
 			c.Policy, c.Limit = next.policy, x.limitUnder(next.policy)
 			charges = append(charges, c)
-			by = append(by, next)
 		}
 	}
-	return charges, by, nil
+	return charges, nil
 }
 
-func (x *Exchange) policyUsages(
-	r *http.Request, charges []core.Charge, by []*charger,
-) ([]policyUsage, error) {
-	all, err := x.peek(r, charges)
-	if err != nil {
-		return nil, err
-	}
-	for i, c := range by {
-		if c.policy == c.rule.Policy && c.rule.kept != nil {
-			if all, err = x.addLast(r, all, charges[i].Key, c); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return all, nil
-}
-
-// addLast adds what was used of a rule's limits in the period before, as far as it is kept. A limit that
-// the plan has no longer is there for that alone.
-func (x *Exchange) addLast(
-	r *http.Request, all []policyUsage, tenant core.Key, c *charger,
-) ([]policyUsage, error) {
-	for ; c != nil; c = c.then {
-		if c.kept == nil {
-			continue
-		}
-		name := c.policy.Name()
-		used, period, err := c.rule.book.LastKept(r.Context(), x.guard.cfg.Gate, tenant.Parts()[0], name, x.now())
-		if err != nil {
-			return nil, err
-		}
-		i := slices.IndexFunc(all, func(u policyUsage) bool { return u.Name == name })
-		if i < 0 && used > 0 {
-			i = len(all)
-			all = append(all, policyUsage{Name: name, Unit: c.policy.Unit().String()})
-		}
-		if i >= 0 && !period.Until.IsZero() {
-			all[i].Last = &lastUsage{Used: used, From: period.From.UTC(), Until: period.Until.UTC()}
-		}
-	}
-	return all, nil
-}
-
-// peek asks about charges that spend nothing, as many as there are.
-func (x *Exchange) peek(r *http.Request, charges []core.Charge) (all []policyUsage, err error) {
+// policyUsages asks about charges that spend nothing, as many as there are.
+func (x *Exchange) policyUsages(r *http.Request, charges []core.Charge) (all []policyUsage, err error) {
 	for some := range slices.Chunk(charges, core.MaxCharges) {
 		d, err := x.guard.cfg.Gate.Peek(r.Context(), some...)
 		if err != nil {
