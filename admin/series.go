@@ -6,34 +6,24 @@ import (
 	"github.com/headgate/headgate/internal/series"
 )
 
-func init() { series.Register(series.Family{Measure: recordEvent, Note: noteEvent}) }
+func init() { series.Register((*Event).record, (*Event).note) }
 
-// recordEvent records an event for those who watch metrics.
-func recordEvent(e series.Event, w *series.Recording) bool {
-	event, ok := e.(*Event)
-	if !ok {
-		return false
-	}
-	w.Record(series.OperatorChanges, 1, event.Op.String(), series.ResultOf(event.Err))
-	return true
+func (e *Event) record(w *series.Recording) {
+	w.Record(series.OperatorChanges, 1, e.Op.String(), series.ResultOf(e.Err))
 }
 
-// noteEvent returns what a log says of an event. Keys and tenants are left out.
-func noteEvent(e series.Event) (n series.Note) {
-	event, ok := e.(*Event)
-	if !ok {
-		return n
-	}
-	n.Level, n.Message = slog.LevelInfo, "changed by an operator"
+// note returns what a log says of an event. Keys and tenants are left out.
+func (e *Event) note() series.Note {
+	n := series.Note{Level: slog.LevelInfo, Message: "changed by an operator"}
 	n.Attrs = []slog.Attr{
-		slog.String("operation", event.Op.String()), slog.String("operator", event.Operator),
+		slog.String("operation", e.Op.String()), slog.String("operator", e.Operator),
 	}
-	if event.Policy != nil {
-		n.Attrs = append(n.Attrs, slog.String("policy", event.Policy.Name()))
+	if e.Policy != nil {
+		n.Attrs = append(n.Attrs, slog.String("policy", e.Policy.Name()))
 	}
-	if event.Err != nil {
+	if e.Err != nil {
 		n.Level = slog.LevelWarn
-		n.Attrs = append(n.Attrs, slog.Any("error", event.Err))
+		n.Attrs = append(n.Attrs, slog.Any("error", e.Err))
 	}
 	return n
 }

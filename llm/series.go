@@ -6,19 +6,13 @@ import (
 	"github.com/headgate/headgate/internal/series"
 )
 
-func init() { series.Register(series.Family{Measure: recordEvent, Note: noteEvent}) }
+func init() {
+	series.Register((*ResponseEvent).record, (*ResponseEvent).note)
+	series.Register((*PricesEvent).record, (*PricesEvent).note)
+}
 
-// recordEvent records an event for those who watch metrics.
-func recordEvent(e series.Event, w *series.Recording) bool {
-	switch e := e.(type) {
-	case *ResponseEvent:
-		e.record(w)
-	case *PricesEvent:
-		w.Record(series.PriceReloads, 1, series.ResultOf(e.Err))
-	default:
-		return false
-	}
-	return true
+func (e *PricesEvent) record(w *series.Recording) {
+	w.Record(series.PriceReloads, 1, series.ResultOf(e.Err))
 }
 
 func (e *ResponseEvent) record(w *series.Recording) {
@@ -82,31 +76,31 @@ func (u Usage) record(w *series.Recording, s *series.Series, model string) {
 	}
 }
 
-// noteEvent returns what a log says of an event.
-func noteEvent(e series.Event) (n series.Note) {
-	switch e := e.(type) {
-	case *PricesEvent:
-		n = series.Note{Level: slog.LevelInfo, Message: "prices reloaded"}
-		if e.Err != nil {
-			n = series.Note{
-				Level: slog.LevelError, Message: "prices failed",
-				Attrs: []slog.Attr{slog.Any("error", e.Err)},
-			}
+// note returns what a log says of an event.
+func (e *PricesEvent) note() series.Note {
+	if e.Err != nil {
+		return series.Note{
+			Level: slog.LevelError, Message: "prices failed",
+			Attrs: []slog.Attr{slog.Any("error", e.Err)},
 		}
-	case *ResponseEvent:
-		n.Level = slog.LevelWarn
-		n.Attrs = []slog.Attr{
-			slog.String("model", e.label()), slog.String("outcome", e.Outcome.String()),
-		}
-		switch {
-		case e.Indebted:
-			n.Message = "a budget denied a running response"
-		case len(e.Unknown) > 0:
-			n.Message = "response without a price"
-			n.Attrs = append(n.Attrs, slog.Any("unknown", e.Unknown))
-		case e.Outcome == OutcomeUnreported:
-			n.Message = "response without its usage"
-		}
+	}
+	return series.Note{Level: slog.LevelInfo, Message: "prices reloaded"}
+}
+
+// note returns what a log says of an event.
+func (e *ResponseEvent) note() (n series.Note) {
+	n.Level = slog.LevelWarn
+	n.Attrs = []slog.Attr{
+		slog.String("model", e.label()), slog.String("outcome", e.Outcome.String()),
+	}
+	switch {
+	case e.Indebted:
+		n.Message = "a budget denied a running response"
+	case len(e.Unknown) > 0:
+		n.Message = "response without a price"
+		n.Attrs = append(n.Attrs, slog.Any("unknown", e.Unknown))
+	case e.Outcome == OutcomeUnreported:
+		n.Message = "response without its usage"
 	}
 	return n
 }

@@ -6,32 +6,22 @@ import (
 	"github.com/headgate/headgate/internal/series"
 )
 
-func init() { series.Register(series.Family{Measure: recordEvent, Note: noteEvent}) }
+func init() { series.Register((*Event).record, (*Event).note) }
 
-// recordEvent records an event for those who watch metrics.
-func recordEvent(e series.Event, w *series.Recording) bool {
-	event, ok := e.(*Event)
-	if !ok {
-		return false
-	}
-	w.Record(series.PlanChanges, 1, event.Op.String(), series.ResultOf(event.Err))
-	return true
+func (e *Event) record(w *series.Recording) {
+	w.Record(series.PlanChanges, 1, e.Op.String(), series.ResultOf(e.Err))
 }
 
-// noteEvent returns what a log says of an event. A tenant is left out: it is a key.
-func noteEvent(e series.Event) (n series.Note) {
-	event, ok := e.(*Event)
-	if !ok {
-		return n
-	}
-	n.Attrs = []slog.Attr{slog.String("operation", event.Op.String())}
+// note returns what a log says of an event. A tenant is left out: it is a key.
+func (e *Event) note() (n series.Note) {
+	n.Attrs = []slog.Attr{slog.String("operation", e.Op.String())}
 	switch n.Level = slog.LevelError; {
-	case event.Err != nil:
+	case e.Err != nil:
 		n.Message = "plans failed"
-		n.Attrs = append(n.Attrs, slog.Any("error", event.Err))
-	case event.Op == OpReload:
+		n.Attrs = append(n.Attrs, slog.Any("error", e.Err))
+	case e.Op == OpReload:
 		n.Level, n.Message = slog.LevelInfo, "plans reloaded"
-	case event.Op == OpFollow:
+	case e.Op == OpFollow:
 		n.Level, n.Message = slog.LevelInfo, "plans follow Redis again"
 	}
 	return n

@@ -6,26 +6,15 @@ import (
 	"github.com/headgate/headgate/internal/series"
 )
 
-func init() {
-	series.Register(series.Family{
-		Measure: recordEvent,
-		// What went wrong, the events of core and of semaphore say too.
-		Note: func(series.Event) series.Note { return series.Note{} },
-	})
-}
+// What went wrong, the events of core and of semaphore say too.
+func init() { series.Register((*AdmissionEvent).record, series.Unnoted) }
 
-// recordEvent records an event for those who watch metrics.
-func recordEvent(e series.Event, w *series.Recording) bool {
-	event, ok := e.(*AdmissionEvent)
-	if !ok {
-		return false
-	}
+func (e *AdmissionEvent) record(w *series.Recording) {
 	status := "admitted"
-	if n := event.Admission.Status(); event.Admission.Replayed() {
+	if n := e.Admission.Status(); e.Admission.Replayed() {
 		status = "replayed"
 	} else if n != 0 {
 		status = strconv.Itoa(n)
 	}
 	w.Record(series.Admissions, 1, status)
-	return true
 }
