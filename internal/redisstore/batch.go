@@ -18,7 +18,7 @@ type batch struct {
 
 	size    int               // of KEYS and ARGV at most
 	keys    []*request.Charge // the first charge of each of KEYS; until the batch is encoded
-	places  map[uint64]int    // of keys, by hash, if there are many
+	places  map[uint64]int    // of keys, by hash
 	firstOf []int             // of each key: 1 + the last entry whose first charge is on it
 	mixed   bool              // a key is charged under several limits
 	limits  []*request.Charge // one charge of each distinct limit
@@ -46,7 +46,7 @@ type entry struct {
 	at      int // of its reply in the reply of the script
 }
 
-var batches = sync.Pool{New: func() any { return new(batch) }}
+var batches = sync.Pool{New: func() any { return &batch{places: make(map[uint64]int)} }}
 
 // Batch implements trips.Parcel.
 func (d *Decision) Batch() trips.Batch {
@@ -96,9 +96,6 @@ func (b *batch) sizeOf(d *Decision) (n int) {
 	}
 	return n
 }
-
-// maxListed is the number of keys up to which a batch searches them one by one.
-const maxListed = 8
 
 // collect finds the requests, the keys and the limits of the calls. Equal requests are one entry.
 func (b *batch) collect() {
@@ -156,41 +153,24 @@ func (b *batch) equal(r *request.Request) int {
 
 // find returns the index of a charge's key in the batch, or -1.
 func (b *batch) find(c *request.Charge) int {
-	if len(b.keys) > maxListed {
-		switch i, ok := b.places[c.StateHash()]; {
-		case !ok:
-			return -1
-		case b.keys[i].SameState(c):
-			return i
-		}
+	switch i, ok := b.places[c.StateHash()]; {
+	case !ok:
+		return -1
+	case b.keys[i].SameState(c):
+		return i
 	}
-	return slices.IndexFunc(b.keys, c.SameState)
+	return slices.IndexFunc(b.keys, c.SameState) // another state has its hash
 }
 
 // keyIndex returns the index of a charge's key, and adds the key if need be.
 func (b *batch) keyIndex(c *request.Charge) int {
-	if i := b.find(c); i >= 0 {
-		return i
+	i := b.find(c)
+	if i < 0 {
+		i = len(b.keys)
+		b.keys, b.firstOf = append(b.keys, c), append(b.firstOf, 0)
+		b.places[c.StateHash()] = i
 	}
-	b.keys, b.firstOf = append(b.keys, c), append(b.firstOf, 0)
-	switch n := len(b.keys); {
-	case n == maxListed+1:
-		b.clearPlaces()
-		for i, k := range b.keys {
-			b.places[k.StateHash()] = i
-		}
-	case n > maxListed:
-		b.places[c.StateHash()] = n - 1
-	}
-	return len(b.keys) - 1
-}
-
-// clearPlaces empties the map, which an earlier use may have filled.
-func (b *batch) clearPlaces() {
-	if b.places == nil {
-		b.places = make(map[uint64]int)
-	}
-	clear(b.places)
+	return i
 }
 
 // limitIndex returns the index of a charge's limit, and adds the limit if need be. One that may be
@@ -211,6 +191,7 @@ func (b *batch) Release() {
 	clear(b.entries)
 	clear(b.keys)
 	clear(b.limits)
+	clear(b.places)
 	b.clear()
 	*b = batch{ // keeps its memory
 		calls: b.calls[:0], entries: b.entries[:0], entryOf: b.entryOf[:0],

@@ -38,10 +38,6 @@ func (s *Store) Insist(ctx context.Context, requests []request.Request) error {
 
 func (s *Store) decide(ctx context.Context, d *Decision) error {
 	for range attempts {
-		if now := s.serverTime.Load(); now != 0 {
-			// One limit of a period that has passed would keep the whole batch from being decided.
-			d.renew(now)
-		}
 		if err := s.Servers.Do(ctx, &d.Call); err != nil {
 			return err
 		}
@@ -58,7 +54,6 @@ type Decision struct {
 	schema   *schema
 	requests []request.Request
 	form     form
-	alone    bool // shares its script with no other
 	asks     int  // the request has that many charges which only ask whether a Block blocks
 	merges   bool // the one request merges with equal ones
 	words    int  // of the reply
@@ -67,8 +62,20 @@ type Decision struct {
 	reply []int64 // until it is decoded
 }
 
+// form says which script decides a call, and how it is asked. Calls of one form share the script.
+type form struct {
+	script      *trips.Script
+	alone       bool  // the script decides one request
+	asks        bool  // lua/decide/asks.lua asks Blocks before
+	from, until int64 // the period of a calendar's limit, which lua/decide/straight.lua is asked for
+}
+
 // NewDecision returns the call of requests on keys of one hash slot. It has no time yet.
 func (s *schema) NewDecision(requests []request.Request) *Decision {
+	if now := s.serverTime.Load(); now != 0 {
+		// One limit of a period that has passed would keep the whole batch from being decided.
+		renewPeriods(requests, now)
+	}
 	d := s.decisions.Get().(*Decision)
 	first := &requests[0]
 	*d = Decision{Call: d.Call, schema: s, requests: requests}
@@ -76,9 +83,8 @@ func (s *schema) NewDecision(requests []request.Request) *Decision {
 		d.askBlocks(first)
 	}
 	d.merges = len(requests) == 1 && first.Merges()
-	d.alone = !d.merges && first.Alone()
 	d.Outermost = first.Charges[0].Outermost()
-	if d.form = s.formOf(d); d.form.buckets {
+	if d.form = s.formOf(d); d.form.script == s.buckets {
 		d.brief = len(first.Sent())
 	}
 	for i := range requests {
@@ -89,10 +95,56 @@ func (s *schema) NewDecision(requests []request.Request) *Decision {
 		}
 	}
 	d.Weight += d.words
-	if d.alone {
+	if d.form.alone {
 		d.weighAlone(first.Slot)
 	}
 	return d
+}
+
+// formOf returns the form of a call. A batch of calls may need the general one; see batch.suits.
+func (s *schema) formOf(d *Decision) form {
+	r := &d.requests[0]
+	f := form{script: s.decide, asks: r.Asked > 0}
+	switch {
+	case d.merges && plainBuckets(r.Sent()):
+		f.script = s.buckets
+	case len(r.Answer) > 0:
+		f.script, f.alone = s.answer, true
+	case r.Alone():
+		f.script, f.alone = s.admit, true
+	case len(d.requests) == 1 && len(r.Sent()) == 1 && r.Op <= algorithm.Peek:
+		f.straight(s, r)
+	}
+	return f
+}
+
+// plainBuckets reports whether lua/decide/buckets.lua can decide these charges. Those of one key stand
+// beside each other.
+func plainBuckets(charges []*request.Charge) bool {
+	for i, c := range charges {
+		sameKey := func(o *request.Charge) bool { return o.Path == c.Path }
+		if c.Bucket == "" || i > 1 && !sameKey(charges[i-1]) && slices.ContainsFunc(charges[:i], sameKey) {
+			return false
+		}
+	}
+	return true
+}
+
+// straight has lua/decide/straight.lua decide a request of one charge if it can.
+func (f *form) straight(s *schema, r *request.Request) {
+	switch l := r.Charges[0].Limit.(type) {
+	case *algorithm.FixedWindow:
+		f.script = s.window
+		f.from, f.until = algorithm.Period(l)
+	case *algorithm.SlidingWindow:
+		f.script = s.slidingWindow
+	case *algorithm.TokenBucket:
+		if !r.Receipts {
+			f.script = s.tokenBucket
+		}
+	case *algorithm.SlidingLog:
+		f.script = s.slidingLog
+	}
 }
 
 // askBlocks lets the script ask the Blocks of a request by their names alone, unless one of them had a
@@ -113,7 +165,7 @@ func (d *Decision) askBlocks(r *request.Request) {
 func (d *Decision) askAll() {
 	r := &d.requests[0]
 	r.Asked = 0
-	d.merges, d.form, d.brief = false, form{}, 0
+	d.merges, d.form, d.brief = false, form{script: d.schema.decide}, 0
 	d.words = r.Words()
 }
 
@@ -142,11 +194,10 @@ func (d *Decision) release() {
 	}
 }
 
-// Joins implements trips.Parcel. Decisions of one form share a script unless one of them takes it for
-// itself.
+// Joins implements trips.Parcel.
 func (d *Decision) Joins(o trips.Parcel) bool {
 	other, ok := o.(*Decision)
-	return ok && !d.alone && !other.alone && d.form == other.form
+	return ok && d.form == other.form && !d.form.alone
 }
 
 // Decode hands the reply to the requests. If nothing ran, because a Block has a state or the period of a
@@ -169,20 +220,15 @@ func (d *Decision) Decode() (decided bool, err error) {
 	if d.requests[0].IsBound() {
 		return false, request.ErrPeriod
 	}
-	d.renew(now)
-	return false, nil
-}
-
-// renew replaces the limits whose period does not hold now.
-func (d *Decision) renew(now int64) {
 	renewPeriods(d.requests, now)
 	d.form = d.schema.formOf(d)
+	return false, nil
 }
 
 // isReply reports whether a reply has the form of one to this decision. Nobody decodes that of a probe.
 // The caller may have left, so it reads no request.
 func (d *Decision) isReply(reply []int64) bool {
-	return d.alone || len(reply) == d.words || d.brief > 0 && len(reply) == d.brief && isBrief(reply) ||
+	return d.form.alone || len(reply) == d.words || d.brief > 0 && len(reply) == d.brief && isBrief(reply) ||
 		d.isDeclined(reply)
 }
 

@@ -12,34 +12,50 @@ import (
 // lua/decide, lua/admit/admit.lua and lua/once/answer.lua have them.
 func (b *batch) Command() trips.Command {
 	first := b.calls[0]
-	if first.form.buckets && len(b.calls) == 1 {
-		r := &first.requests[0]
-		b.entries = append(b.entries, entry{request: r, callers: 1})
-		b.bucketArguments()
-		command := b.command(b.schema)
-		command.Number = len(r.Sent()) == 1
-		return command
+	script, isPlain := first.form.script, first.form.script == b.schema.buckets && len(b.calls) == 1
+	if isPlain {
+		b.entries = append(b.entries, entry{request: &first.requests[0], callers: 1})
+	} else {
+		b.collect()
+		if !b.suits(script) {
+			script = b.schema.decide
+		}
 	}
-	b.collect()
-	straight := b.straight()
-	switch {
-	case len(first.requests[0].Answer) > 0:
-		b.answer(&first.requests[0])
-	case first.alone:
-		b.alone(&first.requests[0])
-	case straight != nil:
-		b.begin(straight)
-		b.keyNames()
-		b.runs(b.straightRun)
-	case first.form.buckets && !b.mixed:
+	b.begin(script)
+	switch script {
+	case b.schema.buckets:
 		b.bucketArguments()
-	default:
-		b.begin(b.schema.decide)
+	case b.schema.answer:
+		b.answer(&first.requests[0])
+	case b.schema.admit:
+		b.alone(&first.requests[0])
+	case b.schema.decide:
 		b.keyNames()
 		b.limitList()
 		b.runs(b.generalRun)
+	default: // lua/decide/straight.lua for one algorithm
+		b.keyNames()
+		b.runs(b.straightRun)
 	}
-	return b.command(b.schema)
+	command := b.command(b.schema)
+	command.Number = isPlain && len(first.requests[0].Sent()) == 1
+	return command
+}
+
+// suits reports whether the script of the calls can decide what they are together.
+func (b *batch) suits(script *trips.Script) bool {
+	switch script {
+	case b.schema.decide, b.schema.admit, b.schema.answer:
+		return true
+	case b.schema.buckets:
+		return !b.mixed
+	case b.schema.tokenBucket: // a bucket is charged once, because its costs may have fractions
+		merged := func(e entry) bool { return e.callers > 1 }
+		if slices.ContainsFunc(b.entries, merged) || b.repeats() {
+			return false
+		}
+	}
+	return !b.mixed && len(b.keys) == len(b.entries) // in lua/decide/straight.lua no key may stand twice
 }
 
 // keyNames writes the number of keys and their names. Those of Blocks that are only asked are the last.
@@ -176,7 +192,6 @@ func (b *batch) generalRun(first, n int) {
 
 // alone writes KEYS and ARGV of lua/admit/admit.lua, which decides one request.
 func (b *batch) alone(r *request.Request) {
-	b.begin(b.schema.admit)
 	b.keyNames()
 	for _, c := range b.keys {
 		if c.HoldFor > 0 {
@@ -201,7 +216,6 @@ func (b *batch) alone(r *request.Request) {
 
 // answer writes KEYS and ARGV of lua/once/answer.lua, which decides one request.
 func (b *batch) answer(r *request.Request) {
-	b.begin(b.schema.answer)
 	b.keyNames()
 	b.name(answerName(b.schema.prefix, b.keys[0]))
 	b.set(numberAt, int64(len(b.words)-numberAt-1))

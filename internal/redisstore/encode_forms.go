@@ -2,29 +2,14 @@ package redisstore
 
 import (
 	"encoding/binary"
-	"slices"
 	"strconv"
 
 	"github.com/headgate/headgate/internal/algorithm"
-	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
 )
 
-// plainBuckets reports whether lua/decide/buckets.lua can decide these charges. Those of one key stand
-// beside each other.
-func plainBuckets(charges []*request.Charge) bool {
-	for i, c := range charges {
-		sameKey := func(o *request.Charge) bool { return o.Path == c.Path }
-		if c.Bucket == "" || i > 1 && !sameKey(charges[i-1]) && slices.ContainsFunc(charges[:i], sameKey) {
-			return false
-		}
-	}
-	return true
-}
-
 // bucketArguments writes KEYS and ARGV of lua/decide/buckets.lua.
 func (b *batch) bucketArguments() {
-	b.begin(b.schema.buckets)
 	b.keys = b.keys[:0] // of each entry: one charge of each bundle
 	for i := range b.entries {
 		e := &b.entries[i]
@@ -44,7 +29,7 @@ func (b *batch) bucketArguments() {
 // repeats reports whether a bundle may stand twice in KEYS.
 func (b *batch) repeats() bool {
 	keys := b.keys[:len(b.keys)-b.asked]
-	b.clearPlaces()
+	clear(b.places)
 	for _, c := range keys {
 		b.places[c.KeyHash] = 0
 	}
@@ -68,54 +53,6 @@ func (b *batch) bucketRun(first, n int) {
 	}
 	b.text = text
 	b.name(string(text))
-}
-
-// form says which script decides a call, and how it is asked. Calls share a script with those of the
-// same form.
-type form struct {
-	buckets     bool          // lua/decide/buckets.lua
-	straight    *trips.Script // lua/decide/straight.lua for one algorithm; nil without
-	from, until int64         // the period of a calendar's limit
-	asks        bool          // lua/decide/asks.lua asks Blocks before
-}
-
-func (s *schema) formOf(d *Decision) (f form) {
-	r := &d.requests[0]
-	f.asks = r.Asked > 0
-	if f.buckets = d.merges && plainBuckets(r.Sent()); f.buckets {
-		return f
-	}
-	if len(d.requests) > 1 || len(r.Sent()) > 1 || r.Op > algorithm.Peek || d.alone {
-		return f
-	}
-	switch l := r.Charges[0].Limit.(type) {
-	case *algorithm.FixedWindow:
-		f.straight = s.window
-		f.from, f.until = algorithm.Period(l)
-	case *algorithm.SlidingWindow:
-		f.straight = s.slidingWindow
-	case *algorithm.TokenBucket:
-		if !r.Receipts {
-			f.straight = s.tokenBucket
-		}
-	case *algorithm.SlidingLog:
-		f.straight = s.slidingLog
-	}
-	return f
-}
-
-// straight returns the script of one algorithm that decides the batch, or nil. In it no key may stand
-// twice, and a bucket is charged once, because its costs may have fractions.
-func (b *batch) straight() *trips.Script {
-	script := b.calls[0].form.straight
-	if b.mixed || len(b.keys) < len(b.entries) {
-		return nil
-	}
-	merged := func(e entry) bool { return e.callers > 1 }
-	if script == b.schema.tokenBucket && (slices.ContainsFunc(b.entries, merged) || b.repeats()) {
-		return nil
-	}
-	return script
 }
 
 // straightRun writes a run of n as lua/decide/straight.lua reads it.
