@@ -119,8 +119,8 @@ func (a *Adjustment) raiseFault() error {
 		return a.bad("Until is %v, and Raise is 0", a.Until)
 	case a.Raise == 0:
 		return nil
-	case !a.Policy.raisable:
-		return a.bad("Raise is %d, and the policy %s is not Raisable", a.Raise, a.Policy.name)
+	case !a.Policy.cfg.Raisable:
+		return a.bad("Raise is %d, and the policy %s is not Raisable", a.Raise, a.Policy.cfg.Name)
 	case a.Until.IsZero() || time.Until(a.Until) > algorithm.Longest:
 		return a.bad("Until is %v: it must be set with Raise, and within 100 years", a.Until)
 	}
@@ -162,7 +162,7 @@ func (g *Gate) RaiseUsed(
 		err = fmt.Errorf("%w: RaiseUsed to %d: it must be between 0 and 10^15", ErrCharge, used)
 	} else {
 		k := algorithm.Adjustment{Units: used}
-		if c.Policy != nil && c.Policy.ledger != nil {
+		if c.Policy != nil && c.Policy.cfg.Ledger != nil {
 			k.Seeds = algorithm.SeedsAgain
 		}
 		added, err = g.adjust(ctx, algorithm.AtLeast, c, at, k)
@@ -183,7 +183,7 @@ func (g *Gate) adjust(
 	quota := algorithm.QuotaOf(from.current())
 	if quota == nil {
 		return 0, fmt.Errorf("%w: the limit of %s under %s is no quota: %s",
-			ErrCharge, asked.Key, p.name, whatQuotas)
+			ErrCharge, asked.Key, p.cfg.Name, whatQuotas)
 	}
 	if quota, err = forPeriod(&k, quota, op, at); err != nil {
 		return 0, err
@@ -192,7 +192,7 @@ func (g *Gate) adjust(
 	c.Adjustment = &k
 	kind := from.kind
 	kind.Adjusts = op != algorithm.AtLeast || p.adjusts()
-	kind.Seeds = op == algorithm.Adjust && k.Units != 0 && p.ledger != nil
+	kind.Seeds = op == algorithm.Adjust && k.Units != 0 && p.cfg.Ledger != nil
 	c.Kind = &kind
 	requests := []request.Request{{Op: op, Charges: []*request.Charge{&c.Charge}}}
 	err = g.send(g.bound(ctx), requests)
@@ -266,10 +266,10 @@ func (g *Gate) giveTo(ctx context.Context, asked Charge, units int64) (given int
 	case *algorithm.TokenBucket, *algorithm.FixedWindow:
 	default:
 		return 0, fmt.Errorf("%w: units under %s cannot be given back: its limit is no TokenBucket, "+
-			"LeakyBucket, FixedWindow or Calendar", ErrCharge, asked.Policy.name)
+			"LeakyBucket, FixedWindow or Calendar", ErrCharge, asked.Policy.cfg.Name)
 	}
 	if units < 0 && algorithm.QuotaOf(limit) != nil { // Adjust knows the raises, above which a debt begins
-		return 0, fmt.Errorf("%w: units of the quota %s are charged by Adjust", ErrCharge, asked.Policy.name)
+		return 0, fmt.Errorf("%w: units of the quota %s are charged by Adjust", ErrCharge, asked.Policy.cfg.Name)
 	}
 	var ops []request.Request
 	step := func(op algorithm.Operation, cost algorithm.Cost) *request.Charge {

@@ -69,7 +69,7 @@ func (c *denialCache) blocks(charges []Charge, d *Decision, now time.Duration) b
 // outlasts reports whether a wait is at least as long as those of all charges except the i-th may be.
 func outlasts(wait time.Duration, charges []Charge, i int) bool {
 	for j := range charges {
-		if j != i && !charges[j].Policy.shadow && charges[j].longestWait() > wait {
+		if j != i && !charges[j].Policy.cfg.Shadow && charges[j].longestWait() > wait {
 			return false
 		}
 	}
@@ -112,7 +112,7 @@ func NewBlocklist(g *Gate, p *Policy) (*Blocklist, error) {
 	case p == nil || p.own == nil:
 		return nil, fmt.Errorf("%w: the policy is missing, or not made by NewPolicy", ErrCharge)
 	case !p.blocks:
-		return nil, fmt.Errorf("%w: the algorithm of %s is no Block", ErrCharge, p.name)
+		return nil, fmt.Errorf("%w: the algorithm of %s is no Block", ErrCharge, p.cfg.Name)
 	}
 	return &Blocklist{gate: g, policy: p}, nil
 }
@@ -193,7 +193,7 @@ func (b *Blocklist) All(ctx context.Context) iter.Seq2[BlockedKey, error] {
 			return
 		}
 		more := true
-		suffix := ":" + b.policy.name + ":" + algorithm.BlockTag
+		suffix := ":" + b.policy.cfg.Name + ":" + algorithm.BlockTag
 		err := b.gate.store.Scan(ctx, suffix, func(path, value string, now int64) bool {
 			if until, ok := algorithm.BlockedUntil(value); ok && until > now {
 				rest := time.Duration(until-now) * time.Microsecond

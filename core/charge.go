@@ -146,7 +146,7 @@ func (p *Policy) limitOf(own Algorithm) (*limit, error) {
 	}
 	l, err := p.compile(own)
 	if err != nil {
-		return nil, prefixed("core: limit of a charge under "+p.name+": ", err)
+		return nil, prefixed("core: limit of a charge under "+p.cfg.Name+": ", err)
 	}
 	if ok {
 		if p.remembered.Add(1) > maxLimits {
@@ -178,13 +178,13 @@ func check(charges []Charge) error {
 				ErrCharge, i)
 		case a.Cost < NoCost:
 			return fmt.Errorf("%w: the cost of charge %d (%s) is %d",
-				ErrCharge, i, a.Policy.name, a.Cost)
+				ErrCharge, i, a.Policy.cfg.Name, a.Cost)
 		case a.Key.in.Outer == 0:
-			return fmt.Errorf("%w: charge %d (%s) has no key", ErrKey, i, a.Policy.name)
+			return fmt.Errorf("%w: charge %d (%s) has no key", ErrKey, i, a.Policy.cfg.Name)
 		}
 		for j := range charges[:i] {
-			if b := charges[j].Policy; b != a.Policy && b.name == a.Policy.name {
-				return fmt.Errorf("%w: two policies are named %s", ErrCharge, a.Policy.name)
+			if b := charges[j].Policy; b != a.Policy && b.cfg.Name == a.Policy.cfg.Name {
+				return fmt.Errorf("%w: two policies are named %s", ErrCharge, a.Policy.cfg.Name)
 			}
 		}
 	}
@@ -242,13 +242,13 @@ func (p *inquiry) addStateless(a *Charge, from *limit) {
 		return
 	}
 	p.place = append(p.place, denied)
-	p.admitted = p.admitted && a.Policy.shadow
+	p.admitted = p.admitted && a.Policy.cfg.Shadow
 }
 
 // join adds the cost of an asked charge to one on the same state. One state has one limit.
 func (c *charge) join(a *Charge, from *limit) error {
 	if c.from != from && !sameLimit(c.from.own, from.own) {
-		return fmt.Errorf("%w: two limits of %s for one key", ErrCharge, a.Policy.name)
+		return fmt.Errorf("%w: two limits of %s for one key", ErrCharge, a.Policy.cfg.Name)
 	}
 	c.asked = min(c.asked, math.MaxInt64-a.units()) + a.units()
 	c.price(a.Clamp)

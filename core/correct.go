@@ -135,7 +135,7 @@ func (g *Gate) give(ctx context.Context, hold string, charges []*request.Charge)
 	end, bounded := ctx.Deadline()
 	late := bounded && time.Until(end) <= 0
 	if late || !bounded { // in memory it is not
-		end = time.Now().Add(g.timeout)
+		end = time.Now().Add(g.cfg.Timeout)
 	}
 	send := func() {
 		detached := context.WithoutCancel(ctx)

@@ -67,7 +67,7 @@ func (g *Gate) decide(
 // made of each charge stays in the inquiry.
 func (g *Gate) run(ctx context.Context, p *inquiry, d *Decision, charges []Charge) error {
 	var start time.Time
-	if g.observe != nil {
+	if g.cfg.Observe != nil {
 		start = time.Now()
 	}
 	err := g.ask(ctx, p, charges)
@@ -78,7 +78,7 @@ func (g *Gate) run(ctx context.Context, p *inquiry, d *Decision, charges []Charg
 			g.heedCooldowns(d, charges)
 		}
 	}
-	if g.observe != nil {
+	if g.cfg.Observe != nil {
 		g.watch(p, d, charges, start)
 		g.tellDecision(ctx, p.op, d, charges[:len(p.place)], err, start)
 	}

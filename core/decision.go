@@ -157,12 +157,12 @@ func (d *Decision) RetryAfter() (wait time.Duration) {
 }
 
 // denies reports whether the charge has no room and its policy is no shadow.
-func (r *Result) denies() bool { return !r.Allowed && !r.Policy.shadow }
+func (r *Result) denies() bool { return !r.Allowed && !r.Policy.cfg.Shadow }
 
 // delay returns the longest delay of all charges except shadows.
 func (d *Decision) delay() (longest time.Duration) {
 	for i := range d.n {
-		if r := d.at(i); !r.Policy.shadow {
+		if r := d.at(i); !r.Policy.cfg.Shadow {
 			longest = max(longest, r.Delay)
 		}
 	}
@@ -196,7 +196,7 @@ func (r *Result) read(c *charge, p *inquiry) {
 	if p.beside {
 		r.Raised = c.Raised()
 		if c.Held > 0 {
-			reading.Await(c.Held, c.Units, limit.Capacity(), c.from.policy.held.Wait(c.from.policy.hold))
+			reading.Await(c.Held, c.Units, limit.Capacity(), c.from.policy.held.Wait(c.from.policy.cfg.Hold))
 		}
 		r.Held = reading.Held
 	}
@@ -217,7 +217,7 @@ func (r *Result) read(c *charge, p *inquiry) {
 	}
 	if c.local {
 		r.Source = SourceLocal
-		if r.RetryAfter == Never && (c.Units <= c.whole || c.from.policy.raisable) {
+		if r.RetryAfter == Never && (c.Units <= c.whole || c.from.policy.cfg.Raisable) {
 			r.RetryAfter = closedRetry // only the share of this process is too small, or it knows no raise
 		}
 	}

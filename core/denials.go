@@ -193,7 +193,7 @@ func (g *Gate) answer(
 		return false
 	}
 	var start time.Time
-	if g.observe != nil {
+	if g.cfg.Observe != nil {
 		start = time.Now()
 	}
 	denied := op == algorithm.Decide && g.cache.answer(charges, d, now)

@@ -156,7 +156,7 @@ func (g *Gate) tellDecision(
 	ctx context.Context, op algorithm.Operation, d *Decision, charges []Charge, err error,
 	start time.Time,
 ) {
-	if g.observe == nil {
+	if g.cfg.Observe == nil {
 		return
 	}
 	if err == nil {
@@ -167,7 +167,7 @@ func (g *Gate) tellDecision(
 		Op: opOf[op], Decision: *d, Charges: append(e.Charges, charges...), Err: err,
 		Took: time.Since(start),
 	}
-	g.observe(ctx, e)
+	g.cfg.Observe(ctx, e)
 	clear(e.Charges)
 	*e = DecisionEvent{Charges: e.Charges[:0]}
 	decisionEvents.Put(e)
@@ -175,12 +175,12 @@ func (g *Gate) tellDecision(
 
 // tellReservation tells the observer of a reservation.
 func (g *Gate) tellReservation(ctx context.Context, op Op, err error, took time.Duration) {
-	if g.observe == nil {
+	if g.cfg.Observe == nil {
 		return
 	}
 	e := reservationEvents.Get().(*ReservationEvent)
 	*e = ReservationEvent{Op: op, Err: err, Took: took}
-	g.observe(ctx, e)
+	g.cfg.Observe(ctx, e)
 	*e = ReservationEvent{}
 	reservationEvents.Put(e)
 }
@@ -189,14 +189,14 @@ func (g *Gate) tellReservation(ctx context.Context, op Op, err error, took time.
 func (g *Gate) tellKey(
 	ctx context.Context, op Op, p *Policy, key Key, err error, start time.Time,
 ) {
-	if g.observe != nil {
-		g.observe(ctx, &KeyEvent{Op: op, Policy: p, Key: key, Err: err, Took: time.Since(start)})
+	if g.cfg.Observe != nil {
+		g.cfg.Observe(ctx, &KeyEvent{Op: op, Policy: p, Key: key, Err: err, Took: time.Since(start)})
 	}
 }
 
 // tell tells the observer of a rare event. Callers make the event only if the Gate has an observer.
 func (g *Gate) tell(ctx context.Context, e Event) {
-	if g.observe != nil {
-		g.observe(ctx, e)
+	if g.cfg.Observe != nil {
+		g.cfg.Observe(ctx, e)
 	}
 }

@@ -52,8 +52,8 @@ func (g *Gate) fail(ctx context.Context, p *inquiry) {
 		c.whole = c.Limit.Capacity()
 		c.Kind = c.Bare()
 		c.raised = 0
-		if g.replicas > 1 {
-			c.Limit = c.Limit.Share(int64(g.replicas))
+		if g.cfg.Replicas > 1 {
+			c.Limit = c.Limit.Share(int64(g.cfg.Replicas))
 		}
 		c.price(false)
 		local.Charges = append(local.Charges, &c.Charge)
@@ -81,10 +81,10 @@ func (c *charge) mode(cause error) FailureMode {
 		return FailOpen
 	case errors.Is(cause, ErrMisconfigured):
 		return FailClosed
-	case errors.Is(cause, ErrOverloaded) && c.from.policy.onFailure == FailLocal:
+	case errors.Is(cause, ErrOverloaded) && c.from.policy.cfg.OnFailure == FailLocal:
 		return FailClosed
 	}
-	return c.from.policy.onFailure
+	return c.from.policy.cfg.OnFailure
 }
 
 // denier is the source of a denial without Redis.

@@ -21,11 +21,9 @@ import (
 // Gate decides charges on state in Redis or in memory. An application has one Gate for all its
 // policies. It is safe for concurrent use and must not be copied. The zero value is closed.
 type Gate struct {
-	prefix   string
-	observe  func(context.Context, Event)
-	replicas int
-	timeout  time.Duration
-	tasks    *breaker.Tasks
+	cfg    Config
+	prefix string // of every name in Redis, with the colon behind it
+	tasks  *breaker.Tasks
 
 	store   request.Store
 	source  Source                                // of its decisions
@@ -72,8 +70,7 @@ func (g *Gate) isClosed() bool { return g.store == nil || g.closed.Load() }
 
 func newGate(cfg Config, clock func() int64) *Gate {
 	g := &Gate{
-		prefix: cfg.Prefix + ":", observe: cfg.Observe, replicas: cfg.Replicas,
-		timeout: cfg.Timeout, tasks: new(breaker.Tasks), holdID: newID,
+		cfg: cfg, prefix: cfg.Prefix + ":", tasks: new(breaker.Tasks), holdID: newID,
 		local: memstore.New(cfg.MaxKeys, clock),
 	}
 	g.ledgers = newLedgers(g.tasks, cfg.Timeout)
@@ -84,14 +81,14 @@ func newGate(cfg Config, clock func() int64) *Gate {
 // lend begins to lend what Gates in memory and on Redis have alike.
 func (g *Gate) lend(clock func() int64, listen keeper.Listener) {
 	g.lent = hub.Hub{
-		Prefix: g.prefix, Replicas: g.replicas, Tasks: g.tasks, Closed: g.isClosed,
+		Prefix: g.prefix, Replicas: g.cfg.Replicas, Tasks: g.tasks, Closed: g.isClosed,
 		Keeper: keeper.New(keeper.Config{
 			Listen: listen, Prefix: g.prefix, ID: newID(), Tasks: g.tasks, Closed: ErrClosed,
 		}),
 	}
 	g.lent.LocalLeases = memstore.NewLeases(clock, g.lent.Keeper.Tell)
-	if g.observe != nil {
-		g.lent.Observe = func(ctx context.Context, e hub.Event) { g.observe(ctx, e) }
+	if g.cfg.Observe != nil {
+		g.lent.Observe = func(ctx context.Context, e hub.Event) { g.cfg.Observe(ctx, e) }
 	}
 }
 

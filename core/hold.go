@@ -90,8 +90,8 @@ func (r *Reservation) holds(c *charge) bool {
 func (r *Reservation) shortest(gone uint32) (shortest time.Duration) {
 	for i := range r.spent {
 		c := &r.spent[i]
-		if gone&(1<<i) == 0 && r.holds(c) && (shortest == 0 || c.from.policy.hold < shortest) {
-			shortest = c.from.policy.hold
+		if gone&(1<<i) == 0 && r.holds(c) && (shortest == 0 || c.from.policy.cfg.Hold < shortest) {
+			shortest = c.from.policy.cfg.Hold
 		}
 	}
 	return shortest
@@ -216,13 +216,13 @@ func (r *Reservation) settleAgain(op Op, open []*unsettled, since time.Time) {
 	g := r.gate
 	ends := since.Add(r.shortest(0))
 	settled := true
-	for pause := g.timeout; len(open) > 0; pause = min(2*pause, time.Second) {
+	for pause := g.cfg.Timeout; len(open) > 0; pause = min(2*pause, time.Second) {
 		if !g.tasks.Sleep(pause) {
 			return
 		}
 		start := time.Now()
 		open = slices.DeleteFunc(open, func(part *unsettled) bool {
-			if part.doubtful && ends.Sub(start) < g.timeout {
+			if part.doubtful && ends.Sub(start) < g.cfg.Timeout {
 				settled = false
 				return true
 			}

@@ -34,7 +34,7 @@ func newLedgers(tasks *breaker.Tasks, timeout time.Duration) *flight.Group {
 }
 
 // adjusts reports whether decisions heed the adjustments of a key.
-func (p *Policy) adjusts() bool { return p.raisable || p.ledger != nil }
+func (p *Policy) adjusts() bool { return p.cfg.Raisable || p.cfg.Ledger != nil }
 
 // checkQuota returns the fault of a field that needs a quota, or a limit without state.
 func (p *Policy) checkQuota(field string) error {
@@ -113,7 +113,7 @@ func (p *inquiry) dropLedgers(r *request.Request, cause error) (closed, others b
 // requests too, because the decision has one deadline for all ledgers.
 func (g *Gate) seed(ctx context.Context, p *inquiry, r *request.Request) error {
 	if p.seedBy.IsZero() {
-		p.seedBy = time.Now().Add(g.timeout)
+		p.seedBy = time.Now().Add(g.cfg.Timeout)
 	}
 	var calls []*flight.Call
 	for i := range p.wire {
@@ -132,7 +132,7 @@ func (g *Gate) seed(ctx context.Context, p *inquiry, r *request.Request) error {
 			calls = append(calls, call)
 		}
 	}
-	return g.ledgers.Wait(ctx, calls, p.seedBy, deadline.Patience(g.timeout)-g.timeout)
+	return g.ledgers.Wait(ctx, calls, p.seedBy, deadline.Patience(g.cfg.Timeout)-g.cfg.Timeout)
 }
 
 // seedKey waits until a key is seeded, for at most Config.Timeout.
@@ -175,7 +175,7 @@ func (g *Gate) seedFrom(ctx context.Context, c *Charge, now time.Time) error {
 	}
 	var used int64
 	err = safely(func() (err error) {
-		used, err = c.Policy.ledger(called, c.Key, period)
+		used, err = c.Policy.cfg.Ledger(called, c.Key, period)
 		return err
 	})
 	if err == nil && used < 0 {

@@ -77,20 +77,11 @@ type PolicyConfig struct {
 // is an error. It is immutable and safe for concurrent use. The policies of one decision have
 // different names.
 type Policy struct {
-	name      string
-	algorithm Algorithm
-	own       *limit // the compiled algorithm
-	unit      Unit
-	onFailure FailureMode
-	shadow    bool
-	hold      time.Duration
-	held      lease.Mean // of the reservations of this process
-	raisable  bool
-	ledger    func(context.Context, Key, Span) (int64, error)
-	blocks    bool   // the algorithm is a Block
-	hash      uint64 // random, to find cached denials by
-
-	thresholds []int // percent, ascending
+	cfg    PolicyConfig
+	own    *limit     // the compiled algorithm
+	held   lease.Mean // of the reservations of this process
+	blocks bool       // the algorithm is a Block
+	hash   uint64     // random, to find cached denials by
 
 	// The limits of charges and keys with limits of their own. The first are compared one by one:
 	// that takes 5 ns for the plan that most tenants have, and a look into others 45 ns.
@@ -119,17 +110,8 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 		errs = append(errs, fmt.Errorf(
 			"core: PolicyConfig.OnFailure is %d: it must be FailLocal, FailOpen or FailClosed", cfg.OnFailure))
 	}
-	p := &Policy{
-		name:      cfg.Name,
-		algorithm: cfg.Algorithm,
-		unit:      cfg.Unit,
-		onFailure: cfg.OnFailure,
-		shadow:    cfg.Shadow,
-		hold:      cfg.Hold,
-		raisable:  cfg.Raisable,
-		ledger:    cfg.Ledger,
-		hash:      rand.Uint64(),
-	}
+	p := &Policy{cfg: cfg, hash: rand.Uint64()}
+	p.cfg.Thresholds = slices.Clone(cfg.Thresholds)
 	if cfg.Algorithm == nil {
 		errs = append(errs, errors.New(
 			"core: PolicyConfig.Algorithm is nil: it must be a limit, such as PerMinute(100)"))
@@ -141,17 +123,14 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 		p.own = own
 		_, p.blocks = cfg.Algorithm.(Block)
 	}
-	if err := checkHold(cfg); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, checkHold(cfg))
 	if cfg.Raisable {
 		errs = append(errs, p.checkQuota("Raisable"))
 	}
 	if cfg.Ledger != nil {
 		errs = append(errs, p.checkQuota("Ledger"))
 	}
-	p.thresholds = slices.Clone(cfg.Thresholds)
-	errs = append(errs, checkThresholds(p.thresholds, p.own))
+	errs = append(errs, checkThresholds(cfg.Thresholds, p.own))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -168,11 +147,11 @@ func (p *Policy) compile(a Algorithm) (*limit, error) {
 	}
 	l := &limit{compiled: c, policy: p, own: a}
 	if current := c.current(); current != nil {
-		l.kind = *request.KindOf(":"+p.name+":"+current.Tag(), current)
-		l.kind.Shadow = p.shadow
-		l.kind.HoldFor = p.hold.Microseconds()
+		l.kind = *request.KindOf(":"+p.cfg.Name+":"+current.Tag(), current)
+		l.kind.Shadow = p.cfg.Shadow
+		l.kind.HoldFor = p.cfg.Hold.Microseconds()
 		l.kind.Adjusts = p.adjusts() && algorithm.QuotaOf(current) != nil
-		l.kind.Seeds = l.kind.Adjusts && p.ledger != nil
+		l.kind.Seeds = l.kind.Adjusts && p.cfg.Ledger != nil
 	}
 	return l, nil
 }
@@ -203,10 +182,10 @@ func sameLimit(a, b Algorithm) bool {
 }
 
 // Name returns the name of the policy.
-func (p *Policy) Name() string { return p.name }
+func (p *Policy) Name() string { return p.cfg.Name }
 
 // Algorithm returns the limit of the policy.
-func (p *Policy) Algorithm() Algorithm { return p.algorithm }
+func (p *Policy) Algorithm() Algorithm { return p.cfg.Algorithm }
 
 // Quota returns the policy's limit as responses state it: how many units an untouched key allows
 // at once, and the time in which an exhausted key recovers, Never if it does not. It returns false
@@ -232,17 +211,17 @@ func quota(l algorithm.Limit) (limit int64, window time.Duration) {
 }
 
 // Unit returns the unit of the policy's costs.
-func (p *Policy) Unit() Unit { return p.unit }
+func (p *Policy) Unit() Unit { return p.cfg.Unit }
 
 // Shadow reports whether the policy counts and never denies.
-func (p *Policy) Shadow() bool { return p.shadow }
+func (p *Policy) Shadow() bool { return p.cfg.Shadow }
 
 // Raisable reports whether Gate.Adjust may raise the limits of single keys; see
 // PolicyConfig.Raisable.
-func (p *Policy) Raisable() bool { return p.raisable }
+func (p *Policy) Raisable() bool { return p.cfg.Raisable }
 
 // Hold returns how long a Reservation keeps what it spent under the policy; see PolicyConfig.Hold.
-func (p *Policy) Hold() time.Duration { return p.hold }
+func (p *Policy) Hold() time.Duration { return p.cfg.Hold }
 
 // Unit says what a policy counts. Decisions do not depend on it: the caller charges costs in this
 // unit. Responses state it, so that a client can tell a limit on tokens from one on requests:

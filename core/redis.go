@@ -39,7 +39,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	g.store = store
 	g.source = SourceRedis
 	g.bound = func(ctx context.Context) context.Context {
-		return deadline.Until(ctx, time.Now().Add(g.timeout))
+		return deadline.Until(ctx, time.Now().Add(g.cfg.Timeout))
 	}
 	if !cfg.DisableDenialCache {
 		g.cache = newDenialCache()
@@ -47,7 +47,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	g.stated = newPolicyList(g.tasks, func(policies []*Policy) error {
 		return statePolicies(store, g.lent.Answers, policies)
 	})
-	g.ping = func(ctx context.Context) error { return pingRedis(ctx, store, g.timeout) }
+	g.ping = func(ctx context.Context) error { return pingRedis(ctx, store, g.cfg.Timeout) }
 	g.lend(clock, keeper.Listen(client))
 	g.lent.Use = store.Servers.Use
 	g.lent.Answers = store.Servers.Answers

@@ -54,7 +54,7 @@ func (l *policyList) addOne(p *Policy) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.stated.Store(l)
-	same := l.all[p.name]
+	same := l.all[p.cfg.Name]
 	if slices.Contains(same, p) || same == nil && len(l.all) == stated.Most {
 		return
 	}
@@ -64,7 +64,7 @@ func (l *policyList) addOne(p *Policy) {
 	if len(same) == mostOfOneName { // a program makes new ones again and again
 		same[0] = p
 	} else {
-		l.all[p.name] = append(same, p)
+		l.all[p.cfg.Name] = append(same, p)
 	}
 	if !l.due {
 		l.due = true
@@ -132,15 +132,15 @@ func statePolicies(
 
 // line returns what the list in Redis has of the policy.
 func (p *Policy) line() (string, error) {
-	limit, err := json.Marshal(p.algorithm)
+	limit, err := json.Marshal(p.cfg.Algorithm)
 	if err != nil {
 		return "", err
 	}
 	s := stated.Policy{
-		Name: p.name, Kind: typeOf(p.algorithm), Limit: limit,
-		Unit: uint8(p.unit), Hold: p.hold, Raisable: p.raisable, Shadow: p.shadow, Varies: p.varies(),
+		Name: p.cfg.Name, Kind: typeOf(p.cfg.Algorithm), Limit: limit,
+		Unit: uint8(p.cfg.Unit), Hold: p.cfg.Hold, Raisable: p.cfg.Raisable, Shadow: p.cfg.Shadow, Varies: p.varies(),
 	}
-	if c, ok := p.algorithm.(Calendar); ok && isNamed(c.In) {
+	if c, ok := p.cfg.Algorithm.(Calendar); ok && isNamed(c.In) {
 		s.Zone = c.In.String()
 	}
 	return s.Line()

@@ -60,7 +60,7 @@ func newWatch(g *Gate, clock func() int64) *threshold.Watch[watched] {
 				Used: s.Used, Limit: s.Limit,
 			})
 		},
-		Tasks: g.tasks, Clock: clock, Pause: g.timeout,
+		Tasks: g.tasks, Clock: clock, Pause: g.cfg.Timeout,
 	})
 }
 
@@ -72,19 +72,19 @@ func (g *Gate) watch(p *inquiry, d *Decision, charges []Charge, start time.Time)
 	}
 	for i := range charges {
 		policy := charges[i].Policy
-		if len(policy.thresholds) == 0 || p.place[i] < 0 {
+		if len(policy.cfg.Thresholds) == 0 || p.place[i] < 0 {
 			continue
 		}
 		r := d.at(i)
 		if !r.Known || r.Source != g.source { // one process does not know what all have used
 			continue
 		}
-		bits := threshold.Reached(policy.thresholds, r.Used, r.Limit)
+		bits := threshold.Reached(policy.cfg.Thresholds, r.Used, r.Limit)
 		c := &p.wire[p.place[i]]
 		if span, ok := algorithm.SpanOf(c.Limit, c.Reply); ok && bits != 0 {
 			g.thresholds.See(threshold.Sighting[watched]{
 				Owner: watched{policy, c.key()}, ID: c.StateHash() ^ policy.hash,
-				Percents: policy.thresholds, Bits: bits,
+				Percents: policy.cfg.Thresholds, Bits: bits,
 				State: threshold.State{Key: c.Key, Suffix: c.Suffix},
 				Used:  r.Used, Limit: r.Limit, Span: span, Asked: start,
 			})
