@@ -46,19 +46,16 @@ func Untimed(ctx context.Context) (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// Deadlines makes contexts that end within Timeout. Those that begin within an eighth of it share
-// the deadline of the first. It is safe for concurrent use and must not be copied after its first
-// use.
-type Deadlines struct {
-	Timeout time.Duration
-
-	last atomic.Pointer[shared]
-}
+// Deadlines makes contexts that end within a timeout. Those that begin within an eighth of it share
+// the deadline of the first, while the timeout stays the same. It is safe for concurrent use and must
+// not be copied after its first use. The zero value is ready to use.
+type Deadlines struct{ last atomic.Pointer[shared] }
 
 // shared is a deadline of several contexts.
 type shared struct {
 	context.Context
-	until time.Time // to be shared
+	timeout time.Duration
+	until   time.Time // to be shared
 }
 
 // detached has the values of another context and ends at a deadline.
@@ -73,12 +70,12 @@ func (d *detached) Err() error                  { return d.deadline.Err() }
 
 // Detach returns a context with the values of ctx that ends within the timeout from now, and not with
 // ctx.
-func (d *Deadlines) Detach(ctx context.Context, now time.Time) context.Context {
+func (d *Deadlines) Detach(ctx context.Context, now time.Time, timeout time.Duration) context.Context {
 	s := d.last.Load()
-	if s == nil || now.After(s.until) {
-		timed, cancel := context.WithDeadline(context.Background(), now.Add(d.Timeout))
+	if s == nil || s.timeout != timeout || now.After(s.until) {
+		timed, cancel := context.WithDeadline(context.Background(), now.Add(timeout))
 		context.AfterFunc(timed, cancel) // nothing but its deadline ends it
-		s = &shared{timed, now.Add(d.Timeout / 8)}
+		s = &shared{timed, timeout, now.Add(timeout / 8)}
 		d.last.Store(s)
 	}
 	return &detached{ctx, s}

@@ -31,6 +31,7 @@ type Pulse struct {
 	due   time.Time // from when it is late
 	ended time.Time // the beat before it
 	lost  time.Duration
+	turn  time.Duration
 }
 
 func (p *Pulse) start(every time.Duration) {
@@ -82,7 +83,7 @@ func (p *Pulse) beat() {
 	p.mu.Lock()
 	now := time.Now()
 	late := p.late(now)
-	p.lost, p.waits, p.ended = p.lost+late, false, now
+	p.lost, p.turn, p.waits, p.ended = p.lost+late, max(late, p.turn/2), false, now
 	if soon := now.Add(p.Every); p.armed && p.next.After(soon) { // put off for this beat
 		p.next = soon
 		p.timer.Reset(p.Every)
@@ -126,13 +127,40 @@ func (p *Pulse) Lost() time.Duration {
 	return p.lost + p.late(time.Now())
 }
 
+// Turn returns how long a goroutine waits for its turn now, if that is long: by how much the last beat
+// was late, or half as long as before it, so that a single stall is soon forgotten.
+func (p *Pulse) Turn() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.turn, p.late(time.Now()))
+}
+
 // Within returns a context that ends with ctx, and when the process has run for d, or most later. The
 // Pulse beats until it is cancelled.
 func (p *Pulse) Within(
 	ctx context.Context, d, most time.Duration,
 ) (context.Context, context.CancelFunc) {
+	return p.within(ctx, d, most, func() time.Duration { return most })
+}
+
+// longestTurn bounds the turn of a goroutine for which WithinTurns has its context wait.
+const longestTurn = 10 * time.Second
+
+// WithinTurns returns a context that ends with ctx, and when the process has run for d, or that many
+// turns of a goroutine later. The Pulse beats until it is cancelled.
+func (p *Pulse) WithinTurns(
+	ctx context.Context, d time.Duration, turns int,
+) (context.Context, context.CancelFunc) {
+	n := time.Duration(turns)
+	return p.within(ctx, d, n*longestTurn, func() time.Duration { return n * p.Turn() })
+}
+
+// within returns a context that ends by d and longest, and by what most returns after d.
+func (p *Pulse) within(
+	ctx context.Context, d, longest time.Duration, most func() time.Duration,
+) (context.Context, context.CancelFunc) {
 	p.Hold()
-	timed, cancel := context.WithTimeout(ctx, d+most)
+	timed, cancel := context.WithTimeout(ctx, d+longest)
 	w := &within{Context: timed, cancel: cancel, pulse: p, due: time.Now().Add(d), lost: p.Lost(), most: most}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +175,7 @@ type within struct {
 	pulse  *Pulse
 	due    time.Time     // when it ends if the process runs
 	lost   time.Duration // of the Pulse, as it began
-	most   time.Duration
+	most   func() time.Duration
 	over   atomic.Bool // the process has run
 
 	mu    sync.Mutex
@@ -157,7 +185,7 @@ type within struct {
 func (w *within) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	left := time.Until(w.due.Add(min(w.pulse.Lost()-w.lost, w.most)))
+	left := time.Until(w.due.Add(min(w.pulse.Lost()-w.lost, w.most())))
 	switch {
 	case w.Context.Err() != nil:
 	case left > 0:

@@ -155,12 +155,13 @@ func TestWithinEnds(t *testing.T) {
 
 func TestDetachedContextsShareDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &deadline.Deadlines{Timeout: 80 * time.Millisecond}
-		first := d.Detach(t.Context(), time.Now())
+		const timeout = 80 * time.Millisecond
+		d := new(deadline.Deadlines)
+		first := d.Detach(t.Context(), time.Now(), timeout)
 		time.Sleep(10 * time.Millisecond)
-		second := d.Detach(t.Context(), time.Now())
+		second := d.Detach(t.Context(), time.Now(), timeout)
 		time.Sleep(time.Nanosecond)
-		third := d.Detach(t.Context(), time.Now())
+		third := d.Detach(t.Context(), time.Now(), timeout)
 		if first.Done() != second.Done() || first.Done() == third.Done() {
 			t.Error("contexts within an eighth of the timeout share a deadline, and no others do")
 		}
@@ -176,9 +177,9 @@ func TestDetachedContextsShareDeadlines(t *testing.T) {
 // A command that was sent is waited for, even if its caller has gone.
 func TestDetachKeepsTheValuesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &deadline.Deadlines{Timeout: time.Second}
+		d := new(deadline.Deadlines)
 		caller, cancel := context.WithTimeout(context.WithValue(t.Context(), d, "value"), time.Millisecond)
-		ctx := d.Detach(caller, time.Now())
+		ctx := d.Detach(caller, time.Now(), time.Second)
 		cancel()
 		at, ok := ctx.Deadline()
 		if ctx.Err() != nil || ctx.Value(d) != "value" || !ok || time.Until(at) != time.Second {

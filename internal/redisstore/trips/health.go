@@ -2,8 +2,13 @@ package trips
 
 import "time"
 
-// lagMemory is how long a process counts as one that lags after it did.
-const lagMemory = 5 * time.Second
+const (
+	// starveMemory is how long a process counts as one that starves, after a goroutine has waited long
+	// for its turn.
+	starveMemory = 5 * time.Second
+	// longestWait bounds what a step is given because turns are long: whoever closes a Gate waits for it.
+	longestWait = 10 * time.Second
+)
 
 // health is what a queue knows of its server and of its own process. The queue's lock guards it.
 type health struct {
@@ -12,11 +17,9 @@ type health struct {
 	heard    time.Time     // when the last call was sent of those that the server has answered
 	answered time.Time     // when the server last answered
 	proven   time.Time     // when it last answered a probe
-	lost     time.Duration // by how much the beats of this process were late
-	lagged   time.Time     // when this process last had too little time for its goroutines
-	stalled  time.Time     // when it lacked a quarter of the time that a call may take
-	starving int           // beats in a row that were late by as long as a call may take
-	starved  time.Time     // when there were several
+	lost     time.Duration // by how much the beats of this process were late, in all
+	turn     time.Duration // of a goroutine; see deadline.Pulse.Turn
+	starved  time.Time     // when one was last late
 	shed     bool          // calls ended as overload since overload was last reported
 	reported time.Time     // when overload was last reported
 	use      Use
@@ -60,31 +63,29 @@ func (h *health) isSilent(sent time.Time) bool {
 	return time.Since(sent) >= h.timeout/2 && !h.heard.After(sent)
 }
 
-// lags notes by how much a beat of this process was late.
-func (h *health) lags(late time.Duration) {
+// beats notes by how much a beat of this process was late, and how long a turn is now.
+func (h *health) beats(late, turn time.Duration) {
+	h.lost += late
+	h.turn = turn
 	if late > 0 {
-		h.lost += late
-		h.lagged = time.Now()
-	}
-	if late >= h.timeout/4 {
-		h.stalled = h.lagged
-	}
-	if late < h.timeout {
-		h.starving = 0
-	} else if h.starving++; h.starving > 1 { // a single one is a stall
-		h.starved = h.lagged
+		h.starved = time.Now()
 	}
 }
 
-// starves reports whether this process has again and again not run for as long as a call may take. Its
-// round trips have more time then, because it reads their answers late.
-func (h *health) starves() bool { return time.Since(h.starved) < lagMemory/2 }
+// starves reports whether goroutines of this process lately waited long for their turn.
+func (h *health) starves() bool { return time.Since(h.starved) < starveMemory }
 
-// isLagging reports whether this process had too little time for its goroutines lately.
-func (h *health) isLagging() bool { return time.Since(h.lagged) < lagMemory }
+// hasLongTurns reports whether they wait for so long now that calls may end by it: for a quarter of
+// the time that a call may take.
+func (h *health) hasLongTurns() bool { return h.turn >= h.timeout/4 && h.starves() }
 
-// stalls reports whether it lacked so much lately that calls of that length may have ended by it.
-func (h *health) stalls() bool { return time.Since(h.stalled) < lagMemory }
+// excuse returns how much longer a round trip may take now, because each of its steps takes a turn.
+func (h *health) excuse() time.Duration {
+	if !h.hasLongTurns() {
+		return 0
+	}
+	return min(steps*h.turn, longestWait)
+}
 
 // ends notes the error with which a call has ended.
 func (h *health) ends(err error) { h.shed = h.shed || Classify(err) == Overload }

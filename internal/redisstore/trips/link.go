@@ -9,13 +9,9 @@ import (
 	"github.com/headgate/headgate/internal/deadline"
 )
 
-const (
-	// quiet is how long a server says nothing before it counts as gone, or Config.Timeout if that
-	// is longer.
-	quiet = 250 * time.Millisecond
-	// excuse is for how long a silent server is excused at most because this process did not run.
-	excuse = 2 * time.Second
-)
+// quiet is how long a server says nothing before it counts as gone, or Config.Timeout if that is
+// longer.
+const quiet = 250 * time.Millisecond
 
 // link is a client and the time that its calls have.
 type link struct {
@@ -25,13 +21,11 @@ type link struct {
 	inline   bool
 	quiet    time.Duration
 	patience time.Duration // bounds a round trip, the client's handshake included
-	slow     time.Duration // bounds one of a process that starves
 }
 
 func (l *link) init(cfg Config) {
 	l.Config = cfg
 	l.quiet, l.patience = max(quiet, cfg.Timeout), deadline.Patience(cfg.Timeout)
-	l.slow = l.patience + 3*excuse
 	// No option makes a client heed its contexts' deadlines later and keeps its hooks.
 	switch c := cfg.Client.(type) {
 	case *redis.Client:

@@ -11,10 +11,6 @@ import (
 	"github.com/headgate/headgate/internal/breaker"
 )
 
-// longestStep bounds what a client is given for a step beyond its own timeouts: whoever closes a Gate
-// waits for the step.
-const longestStep = 10 * time.Second
-
 // node is one server, with its queue and its circuit.
 type node struct {
 	link     *link
@@ -83,7 +79,7 @@ func (n *node) fails(t *trip, err error) {
 // the deadline of ctx, or as long as the client lets it, if that is longer.
 func (n *node) exchangeAlone(ctx context.Context, commands []command) error {
 	end, _ := ctx.Deadline()
-	half := min(time.Until(end)/2, longestStep)
+	half := min(time.Until(end)/2, longestWait)
 	o := separate(n.client)
 	o.PoolSize, o.DialTimeout = 1, max(o.DialTimeout, half)
 	o.ReadTimeout, o.WriteTimeout = max(o.ReadTimeout, half), max(o.WriteTimeout, half)

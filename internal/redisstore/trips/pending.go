@@ -24,7 +24,7 @@ type pending struct {
 	unsure []*Call
 	health
 	pulse deadline.Pulse
-	beats bool // the pulse is held, while there are calls
+	holds bool // the pulse, while there are calls
 }
 
 func (p *pending) init(l *link, n *node) {
@@ -38,16 +38,16 @@ func (p *pending) init(l *link, n *node) {
 
 // beat has the pulse beat while there are calls.
 func (p *pending) beat() {
-	if !p.beats {
-		p.beats = true
+	if !p.holds {
+		p.holds = true
 		p.pulse.Hold()
 	}
 }
 
 // rests has the pulse rest if there are none.
 func (p *pending) rests() {
-	if p.beats && len(p.waiting) == 0 && len(p.trips) == 0 && len(p.unsure) == 0 {
-		p.beats = false
+	if p.holds && len(p.waiting) == 0 && len(p.trips) == 0 && len(p.unsure) == 0 {
+		p.holds = false
 		p.pulse.Drop()
 	}
 }
@@ -73,11 +73,11 @@ func (p *pending) fired() {
 	}
 }
 
-// tick ends the calls whose time is over. In a process that lags they have more time: an answer may
-// have come that no goroutine could read yet.
+// tick ends the calls whose time is over. In a process that starves they have more time: an answer
+// may have come that no goroutine could read yet.
 func (p *pending) tick(late time.Duration) {
 	p.mu.Lock()
-	p.lags(late)
+	p.beats(late, p.pulse.Turn())
 	p.rests()
 	p.mu.Unlock()
 	p.end()
@@ -145,15 +145,15 @@ func (p *pending) excuses(k *Call, now time.Time) bool {
 
 // overtaken reports whether a call that was sent at a time takes long, and the server has answered a later
 // one: its connection may be dead. Time that this process has lost does not count: lost is health.lost at
-// that time. A process that starves cannot tell, because it reads answers in any order.
+// that time. Where turns are long nothing tells, because answers are read in any order.
 func (p *pending) overtaken(sent time.Time, lost, long time.Duration) bool {
-	return p.heard.After(sent) && time.Since(sent)-(p.pulse.Lost()-lost) >= long && !p.starves()
+	return p.heard.After(sent) && time.Since(sent)-(p.pulse.Lost()-lost) >= long && !p.hasLongTurns()
 }
 
 // doubtful reports whether a call that is not answered in time may have been answered, because this
 // process did not run.
 func (p *pending) doubtful(k *Call, since time.Time) bool {
-	return (p.isLagging() || p.pulse.Lost() > k.lost) && !p.answers(k.entered, since) &&
+	return (p.starves() || p.pulse.Lost() > k.lost) && !p.answers(k.entered, since) &&
 		deadline.Err(k.ctx) == nil
 }
 
@@ -173,10 +173,10 @@ func (p *pending) limit(k *Call, since time.Time, answers bool) time.Time {
 		}
 	}
 	patience := p.link.patience
-	if k.Insists && p.starves() {
-		patience = p.link.slow
+	if k.Insists {
+		patience += p.excuse()
 	}
-	if last := k.entered.Add(patience); limit.Before(last) && p.isLagging() &&
+	if last := k.entered.Add(patience); limit.Before(last) && p.starves() &&
 		!(k.state == stateSent && p.overtaken(since, k.lost, p.timeout)) {
 		limit = last
 	}
@@ -206,25 +206,21 @@ func (p *pending) yield() {
 }
 
 // heardSince reports whether the server has answered a call that was sent after a probe had last asked
-// it, or had begun, if it could not connect. If this process starves, any answer that it has read will
-// do then.
+// it, or had begun, if it could not connect. Where turns are long, any answer that was read will do then.
 func (p *pending) heardSince(begun time.Time, asked *time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if asked != nil {
 		return p.heard.After(*asked)
 	}
-	return p.heard.After(begun) || p.starves() && p.answered.After(begun)
+	return p.heard.After(begun) || p.hasLongTurns() && p.answered.After(begun)
 }
 
 // patience returns how long a round trip may take now.
 func (p *pending) patience() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.starves() {
-		return p.link.slow
-	}
-	return p.link.patience
+	return p.link.patience + p.excuse()
 }
 
 // isQuick reports whether the last round trip took less than a beat.

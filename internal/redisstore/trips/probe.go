@@ -17,9 +17,14 @@ import (
 	"github.com/headgate/headgate/internal/deadline"
 )
 
-// steps is how often a probe waits for its server: for a connection, for two answers to its greeting,
-// for one to its script, and for one to the text of that.
-const steps = 5
+const (
+	// steps is how often a probe waits for its server: for a connection, for two answers to its
+	// greeting, for one to its script, and for one to the text of that. Each takes a turn of a goroutine.
+	steps = 5
+	// dialTurns is how many turns a dialer takes at most: to resolve a name, to connect, and two to
+	// agree on a key.
+	dialTurns = 4
+)
 
 // prober asks a server to decide, as callers do: a Redis may answer a PING and still reject writes.
 type prober struct {
@@ -38,8 +43,8 @@ func (p *prober) probe(ctx context.Context) error {
 	if p.client == nil { // there is no other connection to ask on
 		return p.tryPool(ctx, p.link.Client, p.patience)
 	}
-	// Each step has its own time. In a process that starves each takes a turn of a goroutine.
-	ctx, cancel := p.pulse.Within(ctx, p.link.patience+excuse, steps*excuse)
+	// Each step has its own time. All together bound what does not heed that, such as a dialer.
+	ctx, cancel := p.pulse.WithinTurns(ctx, 3*p.link.patience, steps+dialTurns)
 	defer cancel()
 	return p.tryOwn(ctx)
 }
@@ -127,7 +132,7 @@ func (p *prober) dial() *redis.Client {
 		return &probeConn{c, l.quiet, &p.asked}, nil
 	}
 	// It dials once, and after as many failures as PoolSize a pool would go on by itself.
-	o.PoolSize, o.DialTimeout = 10, wait+excuse
+	o.PoolSize, o.DialTimeout = 10, time.Hour // which connect bounds
 	o.ReadTimeout, o.WriteTimeout = l.quiet, l.quiet
 	return redis.NewClient(&o)
 }
@@ -144,12 +149,12 @@ func separate(client *redis.Client) redis.Options {
 	return o
 }
 
-// connect connects within the time that this process runs. Nothing but the dialer's own goroutine
-// can see that a connection is there.
+// connect connects within the time that this process runs, or some turns of a goroutine later. Nothing
+// but the dialer's own goroutine can see that a connection is there.
 func (p *prober) connect(
 	ctx context.Context, wait time.Duration, dial func(context.Context) (net.Conn, error),
 ) (net.Conn, error) {
-	ctx, cancel := p.pulse.Within(ctx, wait, excuse)
+	ctx, cancel := p.pulse.WithinTurns(ctx, wait, dialTurns)
 	defer cancel()
 	for {
 		lost := p.pulse.Lost()

@@ -106,8 +106,8 @@ func (b *busy) Read(p []byte) (int, error) {
 	return b.Conn.Read(p)
 }
 
-// turn is for how long a goroutine waits where 50 compute on one processor.
-const turn = 1100 * time.Millisecond
+// turn is for how long a goroutine waits where 150 compute on one processor.
+const turn = 3 * time.Second
 
 // A process that starves from the first call on has a turn for each step of a probe.
 func TestStarvedProbeHasATurnForEachStep(t *testing.T) {
@@ -121,7 +121,11 @@ func TestStarvedProbeHasATurnForEachStep(t *testing.T) {
 		})
 		s := newServersOver(t, func(ctx context.Context, network, addr string) (net.Conn, error) {
 			dials.Add(1)
-			time.Sleep(turn)
+			select {
+			case <-time.After(turn):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 			c, err := dial(ctx, network, addr)
 			return &busy{Conn: c}, err
 		}, func(ctx context.Context, cmds []redis.Cmder) error {

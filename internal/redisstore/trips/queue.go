@@ -28,7 +28,6 @@ type queue struct {
 	run   func()             // the method send, bound once
 	alone deadline.Deadlines // of round trips that a caller makes alone
 	all   deadline.Deadlines // of the others
-	slow  deadline.Deadlines // of those of a process that starves
 
 	senders int
 	crowd   bool // the last batch had several calls
@@ -38,7 +37,6 @@ func newQueue(l *link, n *node) *queue {
 	q := new(queue)
 	q.pending.init(l, n)
 	q.run = q.send
-	q.alone.Timeout, q.all.Timeout, q.slow.Timeout = l.Timeout, l.patience, l.slow
 	return q
 }
 
@@ -90,13 +88,13 @@ func (q *queue) starts(lane Lane) bool {
 // leads reports whether a call's own caller sends it, because nothing else waits. To hand it to
 // another goroutine would make a lone decision a fifth slower, which is felt only near to a server.
 // So a sender greets a server that is far, or new, and a crowd, whose other callers are about to
-// ask. It also takes the calls of a process that stalls for a good part of what a call may take:
-// their callers leave in time, and the answers are read later. Of the calls that insist, only a
+// ask. It also takes the calls where turns are long: their callers leave in time, and the answers are
+// read later. Of the calls that insist, only a
 // release has its caller send it, unless the release may wait for longer than lead does, or the
 // acquire of its slot is on its way.
 func (q *queue) leads(k *Call) bool {
 	alone := q.starts(k.Lane) && len(q.waiting) == 0 && !q.crowd
-	return alone && q.quick && q.link.inline && !q.stalls() && (!k.Insists ||
+	return alone && q.quick && q.link.inline && !q.hasLongTurns() && (!k.Insists ||
 		k.Releases != nil && k.End.Sub(k.entered) <= q.timeout && !q.stray(k.Releases))
 }
 
@@ -120,8 +118,8 @@ func (q *queue) lead(k *Call) {
 }
 
 // doAll sends calls that insist, on their caller's own goroutine and beside all other round trips:
-// in a process that starves each turn of a goroutine takes long. They have the time until the deadline
-// of ctx. A new connection would take such a process longer still, so it makes none. The errors are in
+// where turns are long each goroutine on the way costs one. They have the time until the deadline
+// of ctx. A new connection takes several, so none is made then. The errors are in
 // the calls.
 func (q *queue) doAll(ctx context.Context, calls []*Call, own bool) {
 	end, _ := ctx.Deadline()
@@ -134,7 +132,7 @@ func (q *queue) doAll(ctx context.Context, calls []*Call, own bool) {
 	}
 	t := new(trip)
 	t.begin(time.Now(), q.lost, calls...)
-	t.own, t.beside = own && !q.starves(), true
+	t.own, t.beside = own && !q.hasLongTurns(), true
 	q.answer(t, q.carry(ctx, t))
 	for _, k := range calls {
 		<-k.told
@@ -175,7 +173,7 @@ func (q *queue) until(k *Call) (context.Context, context.CancelFunc) {
 	if end.Before(k.entered.Add(q.timeout * 7 / 8)) { // those of others may be as early
 		return context.WithDeadline(context.WithoutCancel(k.ctx), end)
 	}
-	return q.alone.Detach(k.ctx, k.entered), func() {}
+	return q.alone.Detach(k.ctx, k.entered, q.timeout), func() {}
 }
 
 // answer ends a trip. Its error fails the calls that have none of their own.

@@ -26,11 +26,7 @@ func (q *queue) send() {
 		if len(t.calls) == 0 { // the other sender took them, or what waits is for it to answer
 			break
 		}
-		ends := &q.all
-		if q.starves() {
-			ends = &q.slow
-		}
-		err := q.carry(ends.Detach(t.calls[0].ctx, now), t)
+		err := q.carry(q.all.Detach(t.calls[0].ctx, now, q.link.patience+q.excuse()), t)
 		want = q.room()
 		q.answer(t, err)
 		if t.beside {
@@ -46,7 +42,7 @@ func (q *queue) send() {
 // gather lets the other goroutines of a crowd call, until as many calls wait as are wanted or none
 // comes any more. It reports whether a call waits.
 func (q *queue) gather(want int) bool {
-	for idle := 0; q.crowd && idle < maxIdle && len(q.waiting) < want && !q.starves(); {
+	for idle := 0; q.crowd && idle < maxIdle && len(q.waiting) < want && !q.hasLongTurns(); {
 		n := len(q.waiting)
 		if q.yield(); len(q.waiting) == n {
 			idle++
@@ -59,9 +55,9 @@ func (q *queue) gather(want int) bool {
 
 // room returns the batch size limit: unanswered calls divided by senders, so that the callers of
 // one batch get ready while the server decides another. While decisions wait there are two parts.
-// If this process starves, a round trip takes long whatever it carries.
+// Where turns are long, a round trip takes long whatever it carries.
 func (q *queue) room() int {
-	if q.starves() {
+	if q.hasLongTurns() {
 		return maxBatchCalls
 	}
 	n := len(q.waiting)
