@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/requests"
+	"github.com/headgate/headgate/internal/writers"
 	"github.com/headgate/headgate/llm/internal/wire"
 )
 
@@ -82,7 +83,7 @@ type handler struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if x := h.admit(w, r); x != nil {
 		defer x.close()
-		h.next.ServeHTTP(x.writer.whole(), x.writer.request)
+		h.next.ServeHTTP(writers.Like(x.writer), x.writer.request)
 		x.aborted = false
 	}
 }

@@ -31,12 +31,6 @@ func newWriter(w http.ResponseWriter, r *http.Request, x *call) *writer {
 	return &writer{ResponseWriter: w, request: r, x: x, limits: limits}
 }
 
-// whole returns a ResponseWriter for the handler, with the optional interfaces of the inner one.
-func (w *writer) whole() http.ResponseWriter {
-	own := writers.Own(w)
-	return writers.Like(&own)
-}
-
 // Unwrap is for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 

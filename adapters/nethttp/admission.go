@@ -13,9 +13,9 @@ import (
 // Admission is the outcome for one request at one Guard.
 type Admission struct {
 	guard      *Guard
-	outer      *Admission  // at the Guard around this one, or nil
-	headers    http.Header // that WriteHeaders was given
-	charged    []charged   // one for each result of the decision
+	request    *http.Request // that Admit was given
+	headers    http.Header   // that WriteHeaders was given
+	charged    []charged     // one for each result of the decision
 	decision   core.Decision
 	err        error
 	*extra           // noExtra, unless the Guard or a Replay around it needs one
@@ -157,6 +157,9 @@ func (a *Admission) Written() int64 {
 	return a.written
 }
 
+// outer returns the admission at the Guard around this one, or nil.
+func (a *Admission) outer() *Admission { return AdmissionFromContext(a.request.Context()) }
+
 // Fail says that the handler has failed, whatever its status is, so that the id of its request may
 // come again; see Replay. It is for handlers, before they return, and for adapters, before
 // Exchange.Finish: they call it if the handler panics, and if it has written nothing and its context
@@ -206,7 +209,7 @@ func AdmissionFromContext(ctx context.Context) *Admission {
 // a Config.Slot, or nil. A handler whose work goes on after it returns keeps the slot by
 // Lease.Detach, and releases what that returns when the work is done.
 func LeaseFromContext(ctx context.Context) *semaphore.Lease {
-	for a := AdmissionFromContext(ctx); a != nil; a = a.outer {
+	for a := AdmissionFromContext(ctx); a != nil; a = a.outer() {
 		if a.lease != nil {
 			return a.lease
 		}

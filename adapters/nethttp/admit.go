@@ -58,10 +58,7 @@ func open(g *Guard, r *http.Request) *Exchange {
 		g = noGuard
 	}
 	requests.ExpectTrailers(r)
-	x := &Exchange{
-		Admission: Admission{guard: g, outer: AdmissionFromContext(r.Context()), extra: noExtra},
-		request:   r,
-	}
+	x := &Exchange{Admission: Admission{guard: g, request: r, extra: noExtra}}
 	if g.needsExtra {
 		x.extra = new(extra)
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/writers"
 )
 
 // Exchange is one request at one Admitter, from Admit to Finish. It is for adapters. What handlers
@@ -17,14 +15,12 @@ import (
 // the process runs. One goroutine uses an Exchange, and none copies it.
 type Exchange struct {
 	Admission
-	request  *http.Request       // that Admit was given
 	ctx      admittedContext     // of the handler; with a lease, only of those around the guard
 	kept     []keptHeader        // what stood in the headers when the handler first asked for them
 	w        http.ResponseWriter // that Writer was given
-	own      writers.Own         // the one on w
 	sent     int32               // the first final status that the handler has sent, or 0
 	informed bool                // an informational header was sent
-	finished atomic.Bool
+	finished bool
 }
 
 // WriteHeaders sets the headers that state the limits, and on a refusal Cache-Control and either

@@ -22,9 +22,10 @@ import (
 // Finish returns the request for the handlers around the guard, if the framework shows them the
 // inner one. Its context carries the admission and does not end with the lease.
 func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
-	if x.finished.Swap(true) {
+	if x.finished {
 		return r
 	}
+	x.finished = true
 	requests.Show(x.request, r)
 	x.request.Body = r.Body
 	if x.skipped || x.reservation == nil && x.lease == nil && x.attempt == nil {

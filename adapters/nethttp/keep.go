@@ -38,8 +38,8 @@ func (x *Exchange) restoreHeaders(h http.Header, status int) {
 	if len(x.kept) == 0 {
 		return
 	}
-	if x.outer != nil && same(x.outer.headers, h) {
-		x.outer.covered.Store(true) // its headers are among those that x keeps
+	if outer := x.outer(); outer != nil && same(outer.headers, h) {
+		outer.covered.Store(true) // its headers are among those that x keeps
 	}
 	switch {
 	case x.covered.Load():

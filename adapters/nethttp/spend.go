@@ -26,7 +26,8 @@ func (x *Exchange) buffer(r *http.Request, charges []core.Charge) error {
 func (x *Exchange) spend(
 	ctx context.Context, charges []core.Charge, slot *semaphore.Request,
 ) (err error) {
-	for again := true; again; again = err == nil && x.follow(charges) {
+	err = x.spendOnce(ctx, charges, slot)
+	for err == nil && x.follow(charges) {
 		err = x.spendOnce(ctx, charges, slot)
 	}
 	return err

@@ -22,11 +22,11 @@ func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 	if (x.skipped || len(w.Header()) == 0) && !x.Watches() {
 		return w
 	}
-	x.w, x.own = w, writer{x}
-	return writers.Like(&x.own)
+	x.w = w
+	return writers.Like(writer{x})
 }
 
-// wrote counts bytes of the response's body for Admission.Written.
+// wrote counts bytes of the response's body for Admission.Written. The method is that before the handler.
 func (x *Exchange) wrote(n int64) {
 	if x.request.Method != http.MethodHead { // the server drops the body
 		x.written += n

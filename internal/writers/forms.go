@@ -7,40 +7,39 @@ import (
 	"net/http"
 )
 
-// Like returns own with those of Flush and Hijack that the ResponseWriter below has. It allocates nothing.
-// ReadFrom is always there: io.Copy copies as well without it. So is CloseNotify, which nobody calls to
-// learn what a ResponseWriter can do.
-func Like(own *Own) http.ResponseWriter {
-	below := (*own).Unwrap()
+// Like returns own with those of Flush and Hijack that the ResponseWriter below has. It allocates nothing if
+// own is one pointer. ReadFrom is always there: io.Copy copies as well without it. So is CloseNotify, which
+// nobody calls to learn what a ResponseWriter can do.
+func Like[O Own](own O) http.ResponseWriter {
+	below := own.Unwrap()
 	_, flushes := below.(http.Flusher)
 	_, hijacks := below.(http.Hijacker)
-	switch w := (w{own}); {
+	switch w := (w[O]{own}); {
 	case flushes && hijacks:
-		return wfh{wf{w}}
+		return wfh[O]{wf[O]{w}}
 	case flushes:
-		return wf{w}
+		return wf[O]{w}
 	case hijacks:
-		return wh{w}
+		return wh[O]{w}
 	default:
 		return w
 	}
 }
 
-// w is what every form has. The letters after it say what a form adds: f Flush and h Hijack. Each is one
-// pointer, so that an interface of it takes no allocation. Their names are short, because the linker keeps
-// that of every method of every form.
-type w struct{ own *Own }
+// w is what every form has. The letters after it say what a form adds: f Flush and h Hijack. Their names are
+// short, because the linker keeps that of every method of every form.
+type w[O Own] struct{ own O }
 
-func (w w) Header() http.Header                   { return (*w.own).Header() }
-func (w w) WriteHeader(status int)                { (*w.own).WriteHeader(status) }
-func (w w) Write(p []byte) (int, error)           { return (*w.own).Write(p) }
-func (w w) WriteString(s string) (int, error)     { return (*w.own).WriteString(s) }
-func (w w) ReadFrom(src io.Reader) (int64, error) { return (*w.own).ReadFrom(src) }
-func (w w) FlushError() error                     { return (*w.own).FlushError() }
-func (w w) Unwrap() http.ResponseWriter           { return (*w.own).Unwrap() }
+func (w w[O]) Header() http.Header                   { return w.own.Header() }
+func (w w[O]) WriteHeader(status int)                { w.own.WriteHeader(status) }
+func (w w[O]) Write(p []byte) (int, error)           { return w.own.Write(p) }
+func (w w[O]) WriteString(s string) (int, error)     { return w.own.WriteString(s) }
+func (w w[O]) ReadFrom(src io.Reader) (int64, error) { return w.own.ReadFrom(src) }
+func (w w[O]) FlushError() error                     { return w.own.FlushError() }
+func (w w[O]) Unwrap() http.ResponseWriter           { return w.own.Unwrap() }
 
 // CloseNotify is that of the ResponseWriter below. A channel that is nil tells nothing.
-func (w w) CloseNotify() <-chan bool {
+func (w w[O]) CloseNotify() <-chan bool {
 	if n, ok := w.Unwrap().(notifier); ok {
 		return n.CloseNotify()
 	}
@@ -48,12 +47,12 @@ func (w w) CloseNotify() <-chan bool {
 }
 
 type (
-	wf  struct{ w }
-	wh  struct{ w }
-	wfh struct{ wf }
+	wf[O Own]  struct{ w[O] }
+	wh[O Own]  struct{ w[O] }
+	wfh[O Own] struct{ wf[O] }
 )
 
-func (w wf) Flush() { _ = w.FlushError() }
+func (w wf[O]) Flush() { _ = w.FlushError() }
 
-func (w wh) Hijack() (net.Conn, *bufio.ReadWriter, error)  { return (*w.own).Hijack() }
-func (w wfh) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*w.own).Hijack() }
+func (w wh[O]) Hijack() (net.Conn, *bufio.ReadWriter, error)  { return w.own.Hijack() }
+func (w wfh[O]) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.own.Hijack() }

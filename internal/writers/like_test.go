@@ -63,9 +63,9 @@ func TestLike(t *testing.T) {
 		}{bare, below{}},
 		notifies{bare},
 	} {
-		o := Own(own{w})
+		o := &own{w}
 		var got http.ResponseWriter
-		gatetest.Equal(t, testing.AllocsPerRun(100, func() { got = Like(&o) }), 0, "%T: allocations", w)
+		gatetest.Equal(t, testing.AllocsPerRun(100, func() { got = Like(o) }), 0, "%T: allocations", w)
 		if has(got) != has(w) {
 			t.Errorf("%T has %02b, and what is like it %02b", w, has(w), has(got))
 		}
@@ -77,8 +77,7 @@ func TestFlushes(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	bare := struct{ http.ResponseWriter }{recorder}
 	above := func(w http.ResponseWriter) http.ResponseWriter {
-		o := Own(own{w})
-		return Like(&o)
+		return Like(own{w})
 	}
 	type tells interface{ FlushError() error }
 	only := struct {
