@@ -91,18 +91,7 @@ func LoadPrices(cfg PricesConfig) (*Prices, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
-	p.running.Go(func() {
-		ticker := time.NewTicker(watch.Interval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				p.look(ctx)
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	p.running.Go(func() { watch.Every(ctx, watch.Interval, p.look) })
 	return p, nil
 }
 

@@ -55,26 +55,12 @@ func New(cfg Config) (*Book, error) {
 	} else {
 		feed := newFeed(&b.cfg, b.tenants)
 		b.store = feed
-		b.running.Go(func() { every(ctx, pollInterval, feed.poll) })
+		b.running.Go(func() { watch.Every(ctx, pollInterval, feed.poll) })
 	}
 	if b.cfg.File != "" {
-		b.running.Go(func() { every(ctx, watch.Interval, b.sets.look) })
+		b.running.Go(func() { watch.Every(ctx, watch.Interval, b.sets.look) })
 	}
 	return b, nil
-}
-
-// every calls f now, and then at every interval, until ctx ends.
-func every(ctx context.Context, interval time.Duration, f func(context.Context)) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		f(ctx)
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // Close ends the goroutines and waits for them. It does not wait for a read of Config.File that hangs,

@@ -13,6 +13,20 @@ import (
 // Interval is how often Stands should be called.
 const Interval = 250 * time.Millisecond
 
+// Every calls f now, and then at every interval, until ctx ends.
+func Every(ctx context.Context, interval time.Duration, f func(context.Context)) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		f(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // old is the age from which a file with an unchanged time of modification is not read again. A file
 // that is younger may be written twice in one tick of its file system's clock.
 const old = 2 * time.Second
