@@ -52,10 +52,7 @@ func (a *Admin) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o.Operator = operatorOf(r.Context())
-	text, undo, err := "", (*order)(nil), a.heeded(r.Context(), &o)
-	if err == nil {
-		text, undo, err = a.carryOut(r.Context(), &o)
-	}
+	text, undo, err := a.carryOut(r.Context(), &o)
 	o.Err = err
 	a.tell(r.Context(), o.Event)
 	status, title := http.StatusOK, "Done"
@@ -99,64 +96,60 @@ func (a *Admin) heeded(ctx context.Context, o *order) error {
 	return nil
 }
 
-// These are the errors of orders that find nothing to change.
-var (
-	errGone       = unchanged{errors.New("the holder has left: nobody had that slot any more")}
-	errDone       = unchanged{errors.New("this was done before")}
-	errNoOverride = unchanged{errors.New("the tenant had no override any more")}
-	errNotBlocked = unchanged{errors.New("the key was not blocked any more")}
-)
-
-// carryOut carries an order out. It says what was done, and returns the order that undoes it, or nil.
-func (a *Admin) carryOut(ctx context.Context, o *order) (text string, undo *order, err error) {
-	at, n := "", inspect.Number(o.Units)
+// words fills in the places of a text about an order.
+func (a *Admin) words(o *order, text string) string {
+	at := ""
 	if o.Key != (core.Key{}) {
 		at = a.name(o.Key)
 	}
-	switch o.Op {
-	case OpReset:
-		return a.reset(ctx, o, at)
-	case OpGive, OpTake:
-		return a.give(ctx, o, at)
-	case OpRaise, OpEndRaise:
-		units, undoes, text := o.Units, OpEndRaise, fmt.Sprintf(
-			"The limit of %s under %s is raised by %s until %s.", at, o.Policy.Name(), n, stamp(o.Until).Human)
-		if o.Op == OpEndRaise {
-			units, undoes = -units, OpRaise
-			text = fmt.Sprintf("The raise of %s under %s by %s has ended.", at, o.Policy.Name(), n)
-		}
-		applied, err := a.inspector.Raise(ctx, o.Policy, o.Key, units, o.Until, o.ID)
-		if err == nil && !applied {
-			err = errDone
-		}
-		return text, o.reverse(undoes), err
-	case OpBlock:
-		rest := time.Until(o.Until).Round(time.Second)
-		if rest <= 0 {
-			return "", nil, fmt.Errorf("the block would have ended: %w", core.ErrPeriod)
-		}
-		text := fmt.Sprintf("%s is blocked under %s until %s.", at, o.Policy.Name(), stamp(o.Until).Human)
-		return text, o.reverse(OpUnblock), a.inspector.Block(ctx, o.Policy, o.Key, rest)
-	case OpUnblock:
-		return a.unblock(ctx, o, at)
-	case OpEvict:
-		found, err := a.inspector.Semaphore(o.Slots).Evict(ctx, o.Key, o.Holder)
-		if err == nil && found == 0 {
-			err = errGone
-		}
-		return fmt.Sprintf("The slot of %s at %s was taken away.", at, o.Slots), nil, err
-	}
-	return a.override(ctx, o)
+	return o.words(text, at)
 }
 
-// reverse returns the order on the same key that undoes this one.
-func (o *order) reverse(by Op) *order {
+// carryOut carries an order out. It says what was done, and returns the order that undoes it, or nil.
+func (a *Admin) carryOut(ctx context.Context, o *order) (text string, undo *order, err error) {
+	if err := a.heeded(ctx, o); err != nil {
+		return "", nil, err
+	}
+	text, undo = a.words(o, ops[o.Op].result), o.reverse()
+	did := true
+	switch o.Op {
+	case OpReset:
+		return a.reset(ctx, o, text, undo)
+	case OpGive, OpTake:
+		return a.give(ctx, o, undo)
+	case OpRaise:
+		did, err = a.inspector.Raise(ctx, o.Policy, o.Key, o.Units, o.Until, o.ID)
+	case OpEndRaise:
+		did, err = a.inspector.Raise(ctx, o.Policy, o.Key, -o.Units, o.Until, o.ID)
+	case OpBlock:
+		err = a.block(ctx, o)
+	case OpUnblock:
+		var rest time.Duration
+		rest, err = a.inspector.Unblock(ctx, o.Policy, o.Key)
+		did, undo.Until = rest > 0, time.Now().Add(rest)
+	case OpEvict:
+		var found int
+		found, err = a.inspector.Semaphore(o.Slots).Evict(ctx, o.Key, o.Holder)
+		did = found > 0
+	case OpOverride, OpEndOverride:
+		did, err = a.override(ctx, o, undo)
+	}
+	if err == nil && !did {
+		err = unchanged{errors.New(ops[o.Op].nothing)}
+	}
+	return text, undo, err
+}
+
+// reverse returns the order that undoes this one, or nil.
+func (o *order) reverse() *order {
 	undo := *o
-	undo.Op = by
+	if undo.Op = ops[o.Op].reverse; undo.Op == 0 {
+		return nil
+	}
 	return &undo
 }
 
-func (a *Admin) reset(ctx context.Context, o *order, at string) (string, *order, error) {
+func (a *Admin) reset(ctx context.Context, o *order, text string, undo *order) (string, *order, error) {
 	before, err := a.inspector.Limit(ctx, o.Policy, o.Key)
 	if err != nil {
 		return "", nil, err
@@ -164,68 +157,56 @@ func (a *Admin) reset(ctx context.Context, o *order, at string) (string, *order,
 	if err := a.inspector.Reset(ctx, o.Policy, o.Key); err != nil {
 		return "", nil, err
 	}
-	used := before.Result.Used - before.Result.Held
-	text := fmt.Sprintf("%s has spent nothing under %s. Before it had used %s.",
-		at, o.Policy.Name(), inspect.Number(before.Result.Used))
-	if used <= 0 || !inspect.Adjustable(before.Algorithm) {
-		return text, nil, nil
+	undo.Units = before.Result.Used - before.Result.Held
+	if undo.Units <= 0 || !inspect.Adjustable(before.Algorithm) {
+		undo = nil
 	}
-	undo := o.reverse(OpTake)
-	undo.Units = used
-	return text, undo, nil
+	return fmt.Sprintf("%s Before it had used %s.", text, inspect.Number(before.Result.Used)), undo, nil
 }
 
-func (a *Admin) give(ctx context.Context, o *order, at string) (string, *order, error) {
-	units, undoes := o.Units, OpTake
+func (a *Admin) give(ctx context.Context, o *order, undo *order) (string, *order, error) {
+	units := o.Units
 	if o.Op == OpTake {
-		units, undoes = -units, OpGive
+		units = -units
 	}
 	given, err := a.inspector.Give(ctx, o.Policy, o.Key, units, o.ID)
 	if err != nil {
 		return "", nil, err
 	}
 	o.Units = max(given, -given) // what is recorded is what was done
-	text := inspect.Gave(at, o.Policy, given)
-	if given == 0 {
-		return text, nil, nil
+	if undo.Units = o.Units; given == 0 {
+		undo = nil
 	}
-	return text, o.reverse(undoes), nil
+	return inspect.Gave(a.name(o.Key), o.Policy, given), undo, nil
 }
 
-func (a *Admin) unblock(ctx context.Context, o *order, at string) (string, *order, error) {
-	rest, err := a.inspector.Unblock(ctx, o.Policy, o.Key)
-	if err == nil && rest == 0 {
-		err = errNotBlocked
+func (a *Admin) block(ctx context.Context, o *order) error {
+	rest := time.Until(o.Until).Round(time.Second)
+	if rest <= 0 {
+		return fmt.Errorf("the block would have ended: %w", core.ErrPeriod)
 	}
-	undo := o.reverse(OpBlock)
-	undo.Until = time.Now().Add(rest)
-	return fmt.Sprintf("%s is not blocked under %s.", at, o.Policy.Name()), undo, err
+	return a.inspector.Block(ctx, o.Policy, o.Key, rest)
 }
 
-// override sets or removes the override of a tenant.
-func (a *Admin) override(ctx context.Context, o *order) (string, *order, error) {
+// override sets or removes the override of a tenant, and reports whether there was one to remove. It makes
+// undo the order that brings back the one before.
+func (a *Admin) override(ctx context.Context, o, undo *order) (did bool, err error) {
 	before, is, err := a.cfg.Plans.Override(ctx, o.Tenant)
 	if err != nil {
-		return "", nil, err
+		return false, err
 	}
-	undo := o.reverse(OpEndOverride)
-	if undo.Override = ""; is {
+	if undo.Op, undo.Override = OpEndOverride, ""; is {
 		text, _ := before.MarshalText() // it comes from Redis as such
 		undo.Op, undo.Override = OpOverride, string(text)
 	}
 	if o.Op == OpEndOverride {
-		was, err := a.cfg.Plans.DeleteOverride(ctx, o.Tenant)
-		if err == nil && !was {
-			err = errNoOverride
-		}
-		return fmt.Sprintf("%s has no override.", o.Tenant), undo, err
+		return a.cfg.Plans.DeleteOverride(ctx, o.Tenant)
 	}
 	var after plans.Override
 	if err := after.UnmarshalText([]byte(o.Override)); err != nil {
-		return "", nil, err
+		return false, err
 	}
-	text := fmt.Sprintf("The override of %s is set. Every process obeys it within a second.", o.Tenant)
-	return text, undo, a.cfg.Plans.SetOverride(ctx, o.Tenant, after)
+	return true, a.cfg.Plans.SetOverride(ctx, o.Tenant, after)
 }
 
 // done remembers the ids of the last orders, so that a form that is sent twice counts once.

@@ -59,13 +59,26 @@ func back(o *order) string {
 }
 
 // ask fills in what the operator is asked.
-func (a *Admin) ask(ctx context.Context, o *order, v *confirmView) error {
-	switch o.Op {
-	case OpEvict:
-		return a.askEviction(ctx, o, v)
-	case OpOverride, OpEndOverride:
-		return a.askOverride(ctx, o, v)
+func (a *Admin) ask(ctx context.Context, o *order, v *confirmView) (err error) {
+	op := &ops[o.Op]
+	switch {
+	case op.question == "":
+		return errors.New("this is done by its button alone")
+	case o.Op == OpEvict:
+		err = a.askEviction(ctx, o, v)
+	case o.Policy == nil:
+		err = a.askOverride(ctx, o, v)
+	default:
+		err = a.askLimit(ctx, o, v)
 	}
+	if op.note != "" {
+		v.Notes = append(v.Notes, op.note)
+	}
+	v.Verb, v.Question = a.words(o, op.verb), a.words(o, op.question)
+	return err
+}
+
+func (a *Admin) askLimit(ctx context.Context, o *order, v *confirmView) error {
 	if err := a.heeded(ctx, o); err != nil {
 		return err
 	}
@@ -73,43 +86,17 @@ func (a *Admin) ask(ctx context.Context, o *order, v *confirmView) error {
 	if err != nil {
 		return fmt.Errorf("redis cannot be asked: %w", err)
 	}
-	at, unit, n := a.name(o.Key), l.Policy.Unit(), inspect.Number(o.Units)
-	stands := fmt.Sprintf("It has used %s of %s.", inspect.Number(l.Result.Used), inspect.Number(l.Result.Limit))
+	if !l.Blocks() {
+		v.Notes = []string{fmt.Sprintf("It has used %s of %s.",
+			inspect.Number(l.Result.Used), inspect.Number(l.Result.Limit))}
+	}
 	switch o.Op {
 	case OpReset:
-		v.Verb, v.Question = "Reset", fmt.Sprintf("Forget what %s has spent under %s?", at, l.Policy.Name())
-		v.Notes, v.Grave = []string{stands}, !inspect.Adjustable(l.Algorithm)
-	case OpGive:
-		v.Verb = "Give " + n + " more"
-		v.Question = fmt.Sprintf("Give %s %s %s of %s back?", at, n, unit, l.Policy.Name())
-		v.Notes = []string{stands, "At most what is used comes back."}
-	case OpTake:
-		v.Verb = "Charge " + n
-		v.Question = fmt.Sprintf("Charge %s %s %s of %s?", at, n, unit, l.Policy.Name())
-		v.Notes = []string{stands}
-	case OpRaise:
-		if o.Until, err = o.end(time.Now(), periodOf(&l, time.Now())); err != nil {
-			return err
-		}
-		v.Verb = "Raise by " + n
-		v.Question = fmt.Sprintf("Raise the limit of %s under %s by %s %s until %s?",
-			at, l.Policy.Name(), n, unit, stamp(o.Until).Human)
-		v.Notes = []string{stands}
-	case OpBlock:
-		if o.Until, err = o.end(time.Now(), time.Time{}); err != nil {
-			return err
-		}
-		v.Verb = "Block"
-		v.Question = fmt.Sprintf("Block %s under %s until %s?", at, l.Policy.Name(), stamp(o.Until).Human)
-		v.Notes = []string{"It forgets the strikes of the key."}
-	case OpUnblock:
-		v.Verb, v.Question = "Unblock", fmt.Sprintf("Unblock %s under %s?", at, l.Policy.Name())
-		v.Notes = []string{"It forgives: the next block is as short as the first. Other processes remember a " +
-			"block for up to a second."}
-	default:
-		return errors.New("this is done by its button alone")
+		v.Grave = !inspect.Adjustable(l.Algorithm)
+	case OpRaise, OpBlock:
+		o.Until, err = o.end(time.Now(), periodOf(&l, time.Now()))
 	}
-	return nil
+	return err
 }
 
 // periodOf returns the end of the period of a quota at a time, or zero if it has none.
@@ -136,8 +123,7 @@ func (a *Admin) askEviction(ctx context.Context, o *order, v *confirmView) error
 		if h.ID != o.Holder {
 			continue
 		}
-		v.Verb, v.Grave = "Evict", true
-		v.Question = fmt.Sprintf("Take the slot of %s at %s away?", a.name(h.Key), o.Slots)
+		v.Grave = true
 		v.Notes = []string{fmt.Sprintf("It is held for %s.", ago(h.Since))}
 		for _, name := range slices.Sorted(maps.Keys(h.Meta)) {
 			v.Notes = append(v.Notes, name+": "+h.Meta[name])
@@ -157,7 +143,7 @@ func (a *Admin) askOverride(ctx context.Context, o *order, v *confirmView) error
 			return errors.New("the tenant has no override")
 		}
 		text, _ := before.MarshalText() // it comes from Redis as such
-		v.Verb, v.Question, v.Details = "Remove the override", "Remove the override of "+o.Tenant+"?", string(text)
+		v.Details = string(text)
 		return nil
 	}
 	var old *plans.Override
@@ -176,7 +162,7 @@ func (a *Admin) askOverride(ctx context.Context, o *order, v *confirmView) error
 		return errors.New("choose a plan or write a limit: the override would be empty")
 	}
 	o.Override, o.Until = string(text), after.Until
-	v.Verb, v.Question, v.Details = "Set the override", "Set this override of "+o.Tenant+"?", o.Override
+	v.Details = o.Override
 	if is {
 		text, _ := before.MarshalText()
 		v.Notes = []string{"It replaces " + string(text)}

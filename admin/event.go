@@ -1,7 +1,7 @@
 package admin
 
 import (
-	"fmt"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -31,20 +31,75 @@ const (
 	OpEndOverride
 )
 
-// ops are the words of each operation: its name, those of the button that undoes another by it, and what
-// an operator has done, of the units and the name of what was changed.
-var ops = [...]struct{ name, undo, done string }{
+// operation is what the page knows of an Op. Its texts have places, such as {at}, for what stands in an
+// order; see Event.words.
+type operation struct {
+	name     string // in forms
+	verb     string // of the button that confirms it
+	question string // that the button answers; empty if nobody is asked
+	note     string // beside the question
+	result   string // what was done, for the operator
+	nothing  string // why nothing has changed, if nothing was there to change
+	record   string // what was done, in the list of changes
+	reverse  Op     // undoes it, or 0
+	undo     string // of the button that undoes another one by it
+}
+
+var ops = [...]operation{
 	{name: "none"},
-	OpReset:       {"reset", "", "forgot what was spent of %[2]s"},
-	OpGive:        {"give", "give it back", "gave %s of %s back"},
-	OpTake:        {"take", "charge it again", "charged %s of %s"},
-	OpRaise:       {"raise", "raise it again", "raised the limit by %s under %s"},
-	OpEndRaise:    {"end raise", "end the raise", "ended a raise by %s under %s"},
-	OpBlock:       {"block", "block it again", "blocked under %[2]s"},
-	OpUnblock:     {"unblock", "unblock", "unblocked under %[2]s"},
-	OpEvict:       {"evict", "", "evicted a holder of %[2]s"},
-	OpOverride:    {"override", "set the override before", "set the override of %[2]s"},
-	OpEndOverride: {"end override", "remove the override", "removed the override of %[2]s"},
+	OpReset: {
+		name: "reset", verb: "Reset", question: "Forget what {at} has spent under {policy}?",
+		result: "{at} has spent nothing under {policy}.", record: "forgot what was spent of {policy}",
+		reverse: OpTake,
+	},
+	OpGive: {
+		name: "give", verb: "Give {n} more", question: "Give {at} {n} {unit} of {policy} back?",
+		note: "At most what is used comes back.", record: "gave {n} of {policy} back",
+		reverse: OpTake, undo: "give it back",
+	},
+	OpTake: {
+		name: "take", verb: "Charge {n}", question: "Charge {at} {n} {unit} of {policy}?",
+		record: "charged {n} of {policy}", reverse: OpGive, undo: "charge it again",
+	},
+	OpRaise: {
+		name: "raise", verb: "Raise by {n}",
+		question: "Raise the limit of {at} under {policy} by {n} {unit} until {until}?",
+		result:   "The limit of {at} under {policy} is raised by {n} until {until}.",
+		nothing:  "this was done before", record: "raised the limit by {n} under {policy}",
+		reverse: OpEndRaise, undo: "raise it again",
+	},
+	OpEndRaise: {
+		name: "end raise", result: "The raise of {at} under {policy} by {n} has ended.",
+		nothing: "this was done before", record: "ended a raise by {n} under {policy}",
+		reverse: OpRaise, undo: "end the raise",
+	},
+	OpBlock: {
+		name: "block", verb: "Block", question: "Block {at} under {policy} until {until}?",
+		note: "It forgets the strikes of the key.", result: "{at} is blocked under {policy} until {until}.",
+		record: "blocked under {policy}", reverse: OpUnblock, undo: "block it again",
+	},
+	OpUnblock: {
+		name: "unblock", verb: "Unblock", question: "Unblock {at} under {policy}?",
+		note: "It forgives: the next block is as short as the first. Other processes remember a " +
+			"block for up to a second.",
+		result: "{at} is not blocked under {policy}.", nothing: "the key was not blocked any more",
+		record: "unblocked under {policy}", reverse: OpBlock, undo: "unblock",
+	},
+	OpEvict: {
+		name: "evict", verb: "Evict", question: "Take the slot of {at} at {slots} away?",
+		result:  "The slot of {at} at {slots} was taken away.",
+		nothing: "the holder has left: nobody had that slot any more", record: "evicted a holder of {slots}",
+	},
+	OpOverride: {
+		name: "override", verb: "Set the override", question: "Set this override of {tenant}?",
+		result: "The override of {tenant} is set. Every process obeys it within a second.",
+		record: "set the override of {tenant}", reverse: OpEndOverride, undo: "set the override before",
+	},
+	OpEndOverride: {
+		name: "end override", verb: "Remove the override", question: "Remove the override of {tenant}?",
+		result: "{tenant} has no override.", nothing: "the tenant had no override any more",
+		record: "removed the override of {tenant}", reverse: OpOverride, undo: "remove the override",
+	},
 }
 
 // String returns the operation in lower-case words.
@@ -84,11 +139,12 @@ type Event struct {
 // EventName returns "operator" and the operation.
 func (e *Event) EventName() string { return "operator " + e.Op.String() }
 
-// summary says in words what was done.
-func (e *Event) summary() string {
-	what := e.Slots + e.Tenant // one of them at most is there
+// words fills in the places of a text. {at} is what the page calls the key.
+func (e *Event) words(text, at string) string {
+	var policy, unit string
 	if e.Policy != nil {
-		what = e.Policy.Name()
+		policy, unit = e.Policy.Name(), e.Policy.Unit().String()
 	}
-	return fmt.Sprintf(ops[e.Op].done, inspect.Number(e.Units), what)
+	return strings.NewReplacer("{at}", at, "{policy}", policy, "{unit}", unit, "{n}", inspect.Number(e.Units),
+		"{until}", stamp(e.Until).Human, "{slots}", e.Slots, "{tenant}", e.Tenant).Replace(text)
 }

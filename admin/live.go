@@ -34,9 +34,12 @@ type Live struct {
 
 // change is what an operator has done by the page of this process.
 type change struct {
-	at time.Time
+	At time.Time
 	Event
 }
+
+// What says in words what was done.
+func (c change) What() string { return c.words(ops[c.Op].record, "") }
 
 const maxChanges = 64
 

@@ -43,7 +43,7 @@ type figures struct {
 
 	FailedBy string // the last error
 
-	Changes []changeRow
+	Changes []change // the latest first
 	Blocks  []string // the names of the policies that block
 }
 
@@ -62,15 +62,6 @@ type serverRow struct {
 	Open  bool
 	Since time.Time
 	Why   string
-}
-
-// changeRow is a change by an operator.
-type changeRow struct {
-	At       time.Time
-	Operator string
-	What     string
-	Key      *core.Key
-	Failed   bool
 }
 
 const maxRefused = 12
@@ -120,13 +111,8 @@ func (a *Admin) now(ctx context.Context) figures {
 	if err := live.failure.Load(); err != nil {
 		f.FailedBy = inspect.Cause(*err)
 	}
-	for _, c := range slices.Backward(changes) {
-		row := changeRow{At: c.at, Operator: c.Operator, What: c.summary(), Failed: c.Err != nil}
-		if c.Key != (core.Key{}) {
-			row.Key = &c.Key
-		}
-		f.Changes = append(f.Changes, row)
-	}
+	slices.Reverse(changes)
+	f.Changes = changes
 	return f
 }
 
