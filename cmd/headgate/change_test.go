@@ -111,10 +111,6 @@ type whyJSON struct {
 		Rule, Key, Text string
 		IsSlot          bool `json:"is_slot"`
 	}
-	Limits []struct {
-		Policy, Key            string
-		Limit, Used, Remaining int64
-	}
 	Counts []any `json:"unknown_counts"`
 }
 
@@ -226,43 +222,28 @@ func TestReset(t *testing.T) {
 			return fmt.Sprint(all)
 		}
 		reset := func(more ...string) result { return a.run(append([]string{"reset", "acme/user-1"}, more...)...) }
-		if r := reset(); r.code != exitNothing {
-			t.Errorf("untouched: exit code %d: %s", r.code, r.err)
-		}
+		reset().want(t, exitNothing)
 		spendAll()
-		if r := reset("--policy", "api"); r.code != exitOK || allowed() != "[true false false]" {
-			t.Errorf("api: exit code %d: %s%s, allowed %s", r.code, r.out, r.err, allowed())
-		}
+		reset("--policy", "api").want(t, exitOK)
+		gatetest.Equal(t, allowed(), "[true false false]", "allowed")
 		spendAll()
-		if r := reset("--policy", "tokens,logins"); r.code != exitOK || allowed() != "[false true true]" {
-			t.Errorf("others: exit code %d: %s%s, allowed %s", r.code, r.out, r.err, allowed())
-		}
+		reset("--policy", "tokens,logins").want(t, exitOK)
+		gatetest.Equal(t, allowed(), "[false true true]", "allowed")
 		spendAll()
-		if r := reset("--json"); r.code != exitOK || allowed() != "[true true true]" || !strings.Contains(r.out, `"tokens"`) {
-			t.Errorf("all: exit code %d: %s%s, allowed %s", r.code, r.out, r.err, allowed())
-		}
-		if r := reset("--policy", "none"); r.code != exitNothing {
-			t.Errorf("none: exit code %d: %s", r.code, r.err)
-		}
+		reset("--json").want(t, exitOK, `"tokens"`)
+		gatetest.Equal(t, allowed(), "[true true true]", "allowed")
+		reset("--policy", "none").want(t, exitNothing)
 	})
 }
 
 func TestAdjust(t *testing.T) {
 	eachTopology(t, func(t *testing.T, a *application) {
 		file := write(t, "plans.yaml", changedPlans)
-		adjust := func(policy string, more ...string) (adjustView, result) {
-			t.Helper()
-			r := a.run(append([]string{"adjust", "acme/user-1", policy, "--policies", file, "--json"}, more...)...)
-			var v adjustView
-			if r.out != "" {
-				v.Changed = strings.Contains(r.out, `"changed": true`)
-			}
-			return v, r
+		adjust := func(policy string, more ...string) result {
+			return a.run(append([]string{"adjust", "acme/user-1", policy, "--policies", file, "--json"}, more...)...)
 		}
 		a.spend(tokensPolicy, 90)
-		if _, r := adjust("tokens", "--give", "10"); r.code != exitNo || !strings.Contains(r.err, "no program states") {
-			t.Errorf("nothing is stated: exit code %d: %s", r.code, r.err)
-		}
+		adjust("tokens", "--give", "10").want(t, exitNo, "no program states")
 		a.states(apiPolicy, tokensPolicy, minutePolicy, fixedPolicy)
 		for _, c := range []struct {
 			args        []string
@@ -278,25 +259,14 @@ func TestAdjust(t *testing.T) {
 			{[]string{"--raise", "50", "--until", "72h", "--id", "r"}, 0, 150, exitNo},
 			{[]string{"--raise", "7", "--until", "2099-12-31T00:00:00Z"}, 0, 157, exitOK},
 		} {
-			v, r := adjust("tokens", c.args...)
-			now := a.peek(tokensPolicy)
-			if r.code != c.code || v.Changed != (c.code == exitOK) || now.Used != c.used || now.Limit != c.limit {
-				t.Errorf("%v: exit code %d, %s%s; used %d of %d, want %d of %d", c.args, r.code, r.out, r.err, now.Used, now.Limit, c.used, c.limit)
+			adjust("tokens", c.args...).want(t, c.code, fmt.Sprintf(`"changed": %v`, c.code == exitOK))
+			if now := a.peek(tokensPolicy); now.Used != c.used || now.Limit != c.limit {
+				t.Errorf("%v: used %d of %d, want %d of %d", c.args, now.Used, now.Limit, c.used, c.limit)
 			}
 		}
-		v, _ := a.why("--policies", file)
-		if i := slices.IndexFunc(v.Limits, func(l struct {
-			Policy, Key            string
-			Limit, Used, Remaining int64
-		}) bool {
-			return l.Policy == "tokens"
-		}); i < 0 || v.Limits[i].Limit != 157 {
-			t.Errorf("why does not see the raises: %+v", v.Limits)
-		}
+		a.run("why", "acme/user-1", "--policies", file).want(t, exitOK, "0 of 157") // sees the raises
 		a.spend(apiPolicy, 3)
-		if _, r := adjust("api", "--give", "2"); r.code != exitOK {
-			t.Errorf("bucket: exit code %d: %s", r.code, r.err)
-		}
+		adjust("api", "--give", "2").want(t, exitOK)
 		if now := a.peek(apiPolicy); now.Used > 1 {
 			t.Errorf("bucket: %d used", now.Used)
 		}
@@ -312,22 +282,16 @@ func TestAdjust(t *testing.T) {
 			"it must be a time":         {"tokens", "--raise", "1", "--until", "1 day"},
 			"--until is for --raise":    {"tokens", "--give", "1", "--until", "1h"},
 		} {
-			if _, r := adjust(args[0], args[1:]...); r.code != exitUsage || !strings.Contains(r.err, want) {
-				t.Errorf("%v: exit code %d: %s, want %s", args, r.code, r.err, want)
-			}
+			adjust(args[0], args[1:]...).want(t, exitUsage, want)
 		}
 		// What no program heeds is refused.
 		for want, args := range map[string][]string{
 			`states a policy "none"`: {"none", "--give", "1"},
 			"is not Raisable":        {"fixed", "--raise", "1", "--until", "1h"},
 		} {
-			if _, r := adjust(args[0], args[1:]...); r.code != exitNo || !strings.Contains(r.err, want) {
-				t.Errorf("%v: exit code %d: %s, want %s", args, r.code, r.err, want)
-			}
+			adjust(args[0], args[1:]...).want(t, exitNo, want)
 		}
-		if v, r := adjust("fixed", "--raise", "1", "--until", "1h", "--force"); r.code != exitOK || !v.Changed {
-			t.Errorf("forced: exit code %d: %s", r.code, r.err)
-		}
+		adjust("fixed", "--raise", "1", "--until", "1h", "--force").want(t, exitOK, `"changed": true`)
 	})
 }
 
@@ -353,42 +317,27 @@ func TestBlock(t *testing.T) {
 	eachTopology(t, func(t *testing.T, a *application) {
 		block := func(args ...string) result { return a.run(append([]string{"block"}, args...)...) }
 		blocked := func() bool { return !a.peek(loginsPolicy).Allowed }
-		if r := block("acme/user-1", "logins", "--lift"); r.code != exitNothing {
-			t.Errorf("lift of none: exit code %d: %s", r.code, r.err)
-		}
+		block("acme/user-1", "logins", "--lift").want(t, exitNothing)
 		for _, name := range []string{"logins", "api"} {
-			if r := block("acme/user-1", name, "--for", "2h"); r.code != exitNo || blocked() {
-				t.Errorf("%s is not stated: exit code %d: %s", name, r.code, r.err)
-			}
+			block("acme/user-1", name, "--for", "2h").want(t, exitNo)
+			gatetest.Equal(t, blocked(), false, "blocked under %s, which is not stated", name)
 		}
 		a.states(loginsPolicy, apiPolicy)
-		if r := block("acme/user-1", "api", "--for", "2h"); r.code != exitNo || !strings.Contains(r.err, "is no Block") {
-			t.Errorf("a bucket: exit code %d: %s", r.code, r.err)
-		}
-		if r := block("acme/user-1", "logins", "--for", "2h"); r.code != exitOK || !blocked() {
-			t.Errorf("block: exit code %d: %s", r.code, r.err)
-		}
-		if r := block("--list", "logins"); r.code != exitOK || !strings.Contains(r.out, "acme/user-1  2 h") {
-			t.Errorf("list: exit code %d: %s%s", r.code, r.out, r.err)
-		}
-		if r := a.run("show", "acme/user-1"); !strings.Contains(r.out, "blocked") {
-			t.Errorf("show: %s%s", r.out, r.err)
-		}
-		if r := block("acme/user-1", "logins", "--lift"); r.code != exitOK || blocked() {
-			t.Errorf("lift: exit code %d: %s", r.code, r.err)
-		}
-		if r := block("--list", "logins", "--json"); r.code != exitOK || !strings.Contains(r.out, `"blocked": []`) {
-			t.Errorf("list of none: exit code %d: %s%s", r.code, r.out, r.err)
-		}
+		block("acme/user-1", "api", "--for", "2h").want(t, exitNo, "is no Block")
+		block("acme/user-1", "logins", "--for", "2h").want(t, exitOK)
+		gatetest.Equal(t, blocked(), true, "blocked")
+		block("--list", "logins").want(t, exitOK, "acme/user-1  2 h")
+		a.run("show", "acme/user-1").want(t, exitOK, "blocked")
+		block("acme/user-1", "logins", "--lift").want(t, exitOK)
+		gatetest.Equal(t, blocked(), false, "blocked")
+		block("--list", "logins", "--json").want(t, exitOK, `"blocked": []`)
 		for want, args := range map[string][]string{
 			"2 are needed":              {"logins", "--for", "1h"},
 			"at least one of the flags": {"acme", "logins"},
 			"headgate: core: unusable charge: a block of -1h": {"acme", "logins", "--for", "-1h"},
 			"POLICY is \"a b\"": {"acme", "a b", "--for", "1h"},
 		} {
-			if r := block(args...); r.code != exitUsage || !strings.Contains(r.err, want) {
-				t.Errorf("%v: exit code %d: %s, want %s", args, r.code, r.err, want)
-			}
+			block(args...).want(t, exitUsage, want)
 		}
 	})
 }
@@ -415,23 +364,15 @@ func TestEvict(t *testing.T) {
 				t.Error("the holder goes on")
 			}
 		}
-		if r := evict("nobody"); r.code != exitNothing {
-			t.Errorf("unknown id: exit code %d: %s", r.code, r.err)
-		}
-		if r := evict(one.ID()); r.code != exitOK || !strings.Contains(r.out, "1 of 1 evicted") {
-			t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
-		}
+		evict("nobody").want(t, exitNothing)
+		evict(one.ID()).want(t, exitOK, "1 of 1 evicted")
 		lost(one)
-		if r := evict(two.ID(), "--json"); r.code != exitOK || !strings.Contains(r.out, `"evicted": 1`) {
-			t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
-		}
+		evict(two.ID(), "--json").want(t, exitOK, `"evicted": 1`)
 		lost(two)
 		if other.Context().Err() != nil {
 			t.Error("the holder of another key has lost its lease")
 		}
-		if r := evict(); r.code != exitUsage || !strings.Contains(r.err, "at least 3 arg") {
-			t.Errorf("no id: exit code %d: %s", r.code, r.err)
-		}
+		evict().want(t, exitUsage, "at least 3 arg")
 	})
 }
 
@@ -483,10 +424,7 @@ func TestWhyDoesNotKnowLimitsOfCharges(t *testing.T) {
 		// A file of plans that has it, makes it known.
 		file := write(t, "plans.yaml",
 			"default: free\nplans: {free: {limits: {month: {limit: 3, calendar: month, in: UTC}}}}\n")
-		r = a.run("why", "acme/user-1", "--policies", file)
-		if r.code != exitNo || !strings.Contains(r.out, "3 of 3") {
-			t.Errorf("with a file: exit code %d: %s%s", r.code, r.out, r.err)
-		}
+		a.run("why", "acme/user-1", "--policies", file).want(t, exitNo, "3 of 3")
 	})
 }
 
@@ -513,9 +451,7 @@ func TestHoldsThatAreOverDoNotCount(t *testing.T) {
 					t.Fatalf("%s: exit code %d: %s%s", name, r.code, r.out, r.err)
 				}
 			}
-			if r := dead.run("why"); r.code != exitOK || !strings.Contains(r.out, "0 of 10") {
-				t.Errorf("%s: why: exit code %d: %s%s", name, r.code, r.out, r.err)
-			}
+			dead.run("why").want(t, exitOK, "0 of 10")
 		}
 	})
 }
@@ -588,9 +524,7 @@ func TestWhyOfASubscription(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", " ", "17", "2026-03-17 Europe/Atlantis"} {
-		if r := a.run("why", "acme/user-1", "--policies", file, "--anchor", bad); r.code != exitUsage || !strings.Contains(r.err, "--anchor") {
-			t.Errorf("%q: exit code %d: %s", bad, r.code, r.err)
-		}
+		a.run("why", "acme/user-1", "--policies", file, "--anchor", bad).want(t, exitUsage, "--anchor")
 	}
 }
 

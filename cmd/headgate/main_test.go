@@ -39,8 +39,22 @@ func process(ctx context.Context, args ...string) *exec.Cmd {
 
 // result is what a run of the command leaves.
 type result struct {
+	args     []string
 	code     int
 	out, err string
+}
+
+// want expects an exit code, and words in what the command has written.
+func (r result) want(t *testing.T, code int, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(r.out+r.err, word) {
+			t.Errorf("%v: %q is not in %s%s", r.args, word, r.out, r.err)
+		}
+	}
+	if r.code != code {
+		t.Errorf("%v: exit code %d, want %d: %s%s", r.args, r.code, code, r.out, r.err)
+	}
 }
 
 func headgate(t *testing.T, args ...string) result {
@@ -53,7 +67,7 @@ func headgate(t *testing.T, args ...string) result {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	return result{cmd.ProcessState.ExitCode(), out.String(), complaint.String()}
+	return result{args, cmd.ProcessState.ExitCode(), out.String(), complaint.String()}
 }
 
 // headgateJSON runs the command with --json, and decodes its output.

@@ -146,12 +146,8 @@ func TestShow(t *testing.T) {
 			t.Errorf("%s lacks %q", text.out, want)
 		}
 	}
-	if r := headgate(t, "show", "nobody", "--redis", urlOf(srv)); r.code != exitNothing || !strings.Contains(r.out, "keeps nothing") {
-		t.Errorf("nobody: exit code %d: %s%s", r.code, r.out, r.err)
-	}
-	if r := headgate(t, "show", "a//b", "--redis", urlOf(srv)); r.code != exitUsage {
-		t.Errorf("an empty part: exit code %d: %s", r.code, r.err)
-	}
+	headgate(t, "show", "nobody", "--redis", urlOf(srv)).want(t, exitNothing, "keeps nothing")
+	headgate(t, "show", "a//b", "--redis", urlOf(srv)).want(t, exitUsage)
 }
 
 // check compares the answer with what fill has done, and its values with those of Redis.
