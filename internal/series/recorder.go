@@ -42,10 +42,23 @@ const (
 // combination is the values of a series' labels, in their order.
 type combination [maxLabels]string
 
+// cell is the instruments of one series.
+type cell struct {
+	mu    sync.RWMutex
+	known map[combination]Instrument
+}
+
+// get returns the instrument of a combination, or nil.
+func (c *cell) get(of combination) Instrument {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.known[of]
+}
+
 // Recorder records values of series. It is safe for concurrent use.
 type Recorder struct {
 	cfg   Config
-	cells []Table[combination, Instrument] // by the index of the series
+	cells []cell // by the index of the series
 
 	mu    sync.Mutex
 	known map[string]map[string]bool // values by label, of those that are no enumerations
@@ -58,9 +71,11 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 			cfg.MaxTenants, maxTenants)
 	}
 	cfg.MaxTenants = cmp.Or(cfg.MaxTenants, defaultTenants)
-	return &Recorder{
-		cfg: cfg, cells: make([]Table[combination, Instrument], len(All())), known: make(map[string]map[string]bool),
-	}, nil
+	r := &Recorder{cfg: cfg, cells: make([]cell, len(All())), known: make(map[string]map[string]bool)}
+	for i := range r.cells {
+		r.cells[i].known = make(map[combination]Instrument)
+	}
+	return r, nil
 }
 
 // Labels returns the names of the labels that instruments of a series have here.
@@ -92,16 +107,21 @@ func (w *Recording) Record(s *Series, value float64, values ...string) {
 // beyond the bound of their label.
 func (r *Recorder) instrument(s *Series, c combination) Instrument {
 	cell := &r.cells[s.index]
-	if i, ok := cell.Get(c); ok {
+	if i := cell.get(c); i != nil {
 		return i
 	}
 	labels := r.Labels(s)
 	for i, label := range labels {
 		c[i] = r.Bounded(label, c[i])
 	}
-	return cell.Make(c, func() Instrument {
-		return r.cfg.Exporter.Instrument(s, slices.Clone(c[:len(labels)]))
-	})
+	cell.mu.Lock()
+	defer cell.mu.Unlock()
+	i := cell.known[c]
+	if i == nil {
+		i = r.cfg.Exporter.Instrument(s, slices.Clone(c[:len(labels)]))
+		cell.known[c] = i
+	}
+	return i
 }
 
 // Bounded returns a value of a label, or Other if the label has too many.
