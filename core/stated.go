@@ -72,15 +72,18 @@ func (l *policyList) addOne(p *Policy) {
 	}
 }
 
+// stateSoon tries again for a while if Redis does not answer.
 func (l *policyList) stateSoon() {
-	if l.tasks.Sleep(statesSoon) {
-		l.state()
+	for pause := statesSoon; pause < statesAgain && l.tasks.Sleep(pause); pause *= 2 {
+		if l.state() == nil {
+			return
+		}
 	}
 }
 
 func (l *policyList) stateAgain() {
 	for l.tasks.Sleep(statesAgain - rand.N(statesAgain/10)) {
-		l.state()
+		_ = l.state() // decisions do not need it
 		l.forget()
 	}
 }
@@ -99,16 +102,17 @@ func (l *policyList) forget() {
 	}
 }
 
-// state states the policies. A failure is made up for a minute later: decisions do not need it.
-func (l *policyList) state() {
+// state states the policies.
+func (l *policyList) state() error {
 	l.mu.Lock()
 	l.due = false
 	all := slices.Concat(slices.Collect(maps.Values(l.all))...)
 	l.mu.Unlock()
-	_ = safely(func() error { return l.write(all) })
+	return safely(func() error { return l.write(all) })
 }
 
-// statePolicies writes policies to Redis if the server is asked at present.
+// statePolicies writes policies to Redis, or returns ErrCircuitOpen if the server is not
+// asked at present.
 func statePolicies(
 	store *redisstore.Store, answers func(ctx context.Context, outermost string) bool,
 	policies []*Policy,
@@ -116,7 +120,7 @@ func statePolicies(
 	outermost, _, _ := strings.Cut(stated.Key, ":")
 	ctx := context.Background()
 	if !answers(ctx, outermost) {
-		return nil
+		return ErrCircuitOpen
 	}
 	lines := make([]string, 0, len(policies))
 	for _, p := range policies {
