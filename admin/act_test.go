@@ -228,15 +228,10 @@ func (s *service) evictsHolders(t *testing.T) {
 	if e := s.events.last(); e.Slots != "streams" || e.Holder == "" || e.Key != key {
 		t.Errorf("%+v", e)
 	}
-	if status, _, body := s.ask("GET", "confirm?"+form.Encode(), nil); status != http.StatusBadRequest || !strings.Contains(body, "has left") {
-		t.Error(status, body)
-	}
+	s.expect("GET", "confirm?"+form.Encode(), nil, http.StatusBadRequest, "has left")
 	late := formOf(t, confirm, "evict")
 	late.Set("id", "another")
-	status, _, body := s.ask("POST", "act", late)
-	if status != http.StatusConflict || !strings.Contains(body, "has left") {
-		t.Error(status, squeeze(body))
-	}
+	s.expect("POST", "act", late, http.StatusConflict, "has left")
 	if e := s.events.last(); e.Err == nil {
 		t.Errorf("%+v", e)
 	}
@@ -272,15 +267,11 @@ func TestOrdersThatCannotBe(t *testing.T) {
 		}
 		if strings.HasPrefix(want, "there is") || strings.Contains(want, "number") {
 			values.Set("id", "x")
-			if status, _, body := s.ask("POST", "act", values); status != http.StatusBadRequest {
-				t.Errorf("%q: status %d: %s", query, status, squeeze(body))
-			}
+			s.expect("POST", "act", values, http.StatusBadRequest)
 		}
 	}
 	noID := url.Values{"action": {"reset"}, "key": {"acme"}, "policy": {"api"}}
-	if status, _, body := s.ask("POST", "act", noID); status != http.StatusBadRequest || !strings.Contains(body, "no id") {
-		t.Error(status, body)
-	}
+	s.expect("POST", "act", noID, http.StatusBadRequest, "no id")
 	raise := url.Values{"action": {"raise"}, "key": {"acme"}, "policy": {"api"}, "units": {"3"}, "id": {"r"},
 		"until": {time.Now().Add(time.Hour).Format(time.RFC3339)}}
 	status, _, body := s.ask("POST", "act", raise)
@@ -314,10 +305,8 @@ func TestRecordIsWhatWasDone(t *testing.T) {
 				t.Errorf("the record lacks %q: %s", tt.record, page)
 			}
 		}
-		status, _, body := s.ask("POST", "act", url.Values{"action": {"end override"}, "tenant": {"nobody"}, "id": {"end"}})
-		if e := s.events.last(); status != http.StatusConflict || e.Err == nil {
-			t.Errorf("status %d, %+v: %s", status, e, squeeze(body))
-		}
+		s.expect("POST", "act", url.Values{"action": {"end override"}, "tenant": {"nobody"}, "id": {"end"}}, http.StatusConflict)
+		gatetest.Equal(t, s.events.last().Err != nil, true, "it has failed")
 	})
 }
 
@@ -373,15 +362,11 @@ func TestPageAsksWhatProgramsHeed(t *testing.T) {
 			"month": "raise", "typo": "raise", "bans": "block", "typo-bans": "block",
 		} {
 			order := url.Values{"action": {action}, "policy": {policy}, "key": {"acme"}, "units": {"5"}, "for": {"1h"}}
-			if status, _, body := s.ask("GET", "confirm?"+order.Encode(), nil); status != http.StatusBadRequest {
-				t.Errorf("%s of %s is asked: status %d: %s", action, policy, status, squeeze(body))
-			}
+			s.expect("GET", "confirm?"+order.Encode(), nil, http.StatusBadRequest)
 			order.Set("id", policy)
 			order.Set("until", time.Now().Add(time.Hour).Format(time.RFC3339))
-			status, _, body := s.ask("POST", "act", order)
-			if e := s.events.last(); status != http.StatusConflict || e.Err == nil {
-				t.Errorf("%s of %s is done: status %d: %s", action, policy, status, squeeze(body))
-			}
+			s.expect("POST", "act", order, http.StatusConflict)
+			gatetest.Equal(t, s.events.last().Err != nil, true, "%s of %s has failed", action, policy)
 		}
 		if page := squeeze(s.get("")); strings.Count(page, "failed") < 4 {
 			t.Errorf("the record lacks failed changes: %s", page)
@@ -394,13 +379,9 @@ func TestUnblockOfAKeyThatIsNotBlocked(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
 		key := newKey(t, "acme")
 		decide(t, s.gate, core.Charge{Policy: s.bans, Key: key, Cost: 1})
-		status, _, body := s.ask("POST", "act", url.Values{
-			"action": {"unblock"}, "policy": {"bans"}, "key": {"acme"}, "id": {"1"},
-		})
-		e := s.events.last()
-		if status != http.StatusConflict || e.Err == nil || !strings.Contains(body, "not blocked any more") {
-			t.Errorf("status %d, %+v: %s", status, e, squeeze(body))
-		}
+		s.expect("POST", "act", url.Values{"action": {"unblock"}, "policy": {"bans"}, "key": {"acme"}, "id": {"1"}},
+			http.StatusConflict, "not blocked any more")
+		gatetest.Equal(t, s.events.last().Err != nil, true, "it has failed")
 		if strikes, _, _ := s.used(t, s.bans, key); strikes != 1 {
 			t.Errorf("%d strikes are left, want 1", strikes)
 		}

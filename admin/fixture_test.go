@@ -117,6 +117,16 @@ func (s *site) get(path string, query ...string) string {
 	return body
 }
 
+// expect sends a request, and expects a status and words in the text of the answer.
+func (s *site) expect(method, path string, form url.Values, status int, words ...string) {
+	s.t.Helper()
+	got, _, body := s.ask(method, path, form)
+	gatetest.Equal(s.t, got, status, "%s of %s %v: %s", method, path, form, squeeze(body))
+	for _, word := range words {
+		gatetest.Contains(s.t, squeeze(body), word, "%s of %s %v", method, path, form)
+	}
+}
+
 func encode(query []string) string {
 	if len(query) == 0 {
 		return ""

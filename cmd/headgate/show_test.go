@@ -197,7 +197,5 @@ func TestShowOnClusterWithItsRights(t *testing.T) {
 	for _, n := range c.Nodes {
 		acl(t, n.Client(t), "reader", "-scan")
 	}
-	if r = headgate(t, args...); r.code != exitMisconfigured || !strings.Contains(r.err, "+scan; headgate ping lists") {
-		t.Errorf("exit code %d: %s", r.code, r.err)
-	}
+	headgate(t, args...).want(t, exitMisconfigured, "+scan; headgate ping lists")
 }
