@@ -58,17 +58,6 @@ where programs would not heed it: --force does it nevertheless.`,
 	return cmd
 }
 
-// adjustView is the answer of adjust.
-type adjustView struct {
-	Key     string `json:"key"`
-	Policy  string `json:"policy"`
-	ID      string `json:"id"`
-	Changed bool   `json:"changed"`
-	Given   int64  `json:"given"` // below 0 if units were charged
-	Raised  int64  `json:"raised"`
-	Until   stamp  `json:"until"`
-}
-
 // check checks the flags, and fills in when a raise ends and the id.
 func (j *adjusting) check(*cobra.Command, []string) error {
 	if j.give < 0 || j.charge < 0 || j.raise < 0 {
@@ -112,20 +101,14 @@ func (j *adjusting) run(ctx context.Context, key core.Key, args []string) error 
 	if err != nil {
 		return err
 	}
-	v := adjustView{Key: inspect.FormatKey(key), Policy: name, ID: j.id, Raised: j.raise, Until: stamp(j.ends)}
+	v := change{Key: inspect.FormatKey(key), Of: []string{name}, ID: j.id, Until: stamp(j.ends)}
 	if err := j.confirm("%s", j.question(v.Key, name)); err != nil {
 		return err
 	}
 	if err := j.apply(ctx, i, policy, key, &v); err != nil {
 		return err
 	}
-	code := exitOK
-	if !v.Changed {
-		code = exitNo
-	}
-	return j.answer(v, code, func() {
-		fmt.Fprintf(j.out, "%s (id %s)\n", printable(j.words(policy, &v)), printable(v.ID))
-	})
+	return j.changed(v, exitNo, "%s (id %s)", j.words(policy, &v), v.ID)
 }
 
 // policy returns the policy of a name as programs state it, with the limit of the key. It refuses
@@ -174,9 +157,9 @@ func (j *adjusting) question(key, policy string) string {
 
 // apply applies the adjustment.
 func (j *adjusting) apply(
-	ctx context.Context, i *inspect.Inspector, p *core.Policy, key core.Key, v *adjustView,
+	ctx context.Context, i *inspect.Inspector, p *core.Policy, key core.Key, v *change,
 ) (err error) {
-	if j.raise > 0 {
+	if v.Units = j.raise; j.raise > 0 {
 		v.Changed, err = i.Raise(ctx, p, key, j.raise, j.ends, j.id)
 		return err
 	}
@@ -186,21 +169,21 @@ func (j *adjusting) apply(
 			inspect.Describe(p.Algorithm()),
 		)
 	}
-	v.Given, err = i.Give(ctx, p, key, j.give-j.charge, j.id)
-	v.Changed = v.Given != 0
+	v.Units, err = i.Give(ctx, p, key, j.give-j.charge, j.id)
+	v.Changed = v.Units != 0
 	return err
 }
 
 // words say what has changed.
-func (j *adjusting) words(p *core.Policy, v *adjustView) string {
+func (j *adjusting) words(p *core.Policy, v *change) string {
 	switch {
 	case !v.Changed && j.give == 0:
 		return "Nothing has changed: this was applied before."
-	case v.Raised > 0:
-		return fmt.Sprintf("%s of %s is raised by %s until %s UTC.", p.Name(), v.Key, inspect.Number(v.Raised),
+	case j.raise > 0:
+		return fmt.Sprintf("%s of %s is raised by %s until %s UTC.", p.Name(), v.Key, inspect.Number(j.raise),
 			clock(j.ends))
 	case !v.Changed:
 		return inspect.Gave(v.Key, p, 0) + " Or this was applied before."
 	}
-	return inspect.Gave(v.Key, p, v.Given)
+	return inspect.Gave(v.Key, p, v.Units)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -48,11 +47,10 @@ there. The exit code is 5 if --lift finds no block.`,
 	return cmd
 }
 
-// blockView is the answer of block.
+// blockView is the answer of block --list.
 type blockView struct {
 	Policy  string        `json:"policy"`
 	Blocked []blockedView `json:"blocked"`
-	Lifted  bool          `json:"lifted"`
 }
 
 type blockedView struct {
@@ -144,10 +142,8 @@ func (b *blocking) one(ctx context.Context, i *inspect.Inspector, p *core.Policy
 	if err := i.Block(ctx, p, key, b.length); err != nil {
 		return err
 	}
-	v := blockView{Policy: p.Name(), Blocked: []blockedView{{at, seconds(b.length)}}}
-	return b.answer(v, exitOK, func() {
-		fmt.Fprintf(b.out, "%s blocks %s for %s\n", p.Name(), printable(at), span)
-	})
+	v := change{Key: at, Of: []string{p.Name()}, Changed: true}
+	return b.changed(v, exitNothing, "%s blocks %s for %s", p.Name(), at, span)
 }
 
 // unblock lifts the block of a key, which is called at.
@@ -161,10 +157,9 @@ func (b *blocking) unblock(
 	if err != nil {
 		return err
 	}
-	v := blockView{Policy: p.Name(), Blocked: []blockedView{}, Lifted: rest > 0}
-	code, text := exitOK, "%s blocks %s no longer\n"
-	if !v.Lifted {
-		code, text = exitNothing, "%s does not block %s\n"
+	text := "%s blocks %s no longer"
+	if rest == 0 {
+		text = "%s does not block %s"
 	}
-	return b.answer(v, code, func() { fmt.Fprintf(b.out, text, p.Name(), printable(at)) })
+	return b.changed(change{Key: at, Of: []string{p.Name()}, Changed: rest > 0}, exitNothing, text, p.Name(), at)
 }

@@ -367,7 +367,7 @@ func TestEvict(t *testing.T) {
 		evict("nobody").want(t, exitNothing)
 		evict(one.ID()).want(t, exitOK, "1 of 1 evicted")
 		lost(one)
-		evict(two.ID(), "--json").want(t, exitOK, `"evicted": 1`)
+		evict(two.ID(), "--json").want(t, exitOK, `"units": 1`)
 		lost(two)
 		if other.Context().Err() != nil {
 			t.Error("the holder of another key has lost its lease")

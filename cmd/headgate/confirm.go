@@ -25,3 +25,25 @@ func (a *app) confirm(format string, args ...any) error {
 	}
 	return refusef("nothing has changed")
 }
+
+// change is the answer of a command that changes something.
+type change struct {
+	Key     string   `json:"key"`
+	Of      []string `json:"of"` // the policies, or the semaphore
+	ID      string   `json:"id,omitempty"`
+	Changed bool     `json:"changed"`
+	// Units are those that came back, below 0 if they were charged, those by which a limit is raised,
+	// or the holders that are evicted.
+	Units int64 `json:"units"`
+	Until stamp `json:"until"` // of a raise
+}
+
+// changed writes the answer of a command that changes something, in words as a format has them. The exit
+// code is another than exitOK if nothing has changed.
+func (a *app) changed(v change, otherwise int, format string, args ...any) error {
+	code := exitOK
+	if !v.Changed {
+		code = otherwise
+	}
+	return a.answer(v, code, func() { fmt.Fprintln(a.out, printable(fmt.Sprintf(format, args...))) })
+}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -27,33 +26,20 @@ The exit code is 5 if no id holds or waits.`,
 	return cmd
 }
 
-// evictView is the answer of evict.
-type evictView struct {
-	Key       string   `json:"key"`
-	Semaphore string   `json:"semaphore"`
-	IDs       []string `json:"ids"`
-	Evicted   int      `json:"evicted"`
-}
-
 func (a *app) evict(ctx context.Context, key core.Key, args []string) error {
-	v := evictView{Key: inspect.FormatKey(key), Semaphore: args[0], IDs: args[1:]}
-	s, err := semaphore.New(a.gate, semaphore.Config{Name: v.Semaphore})
+	name, ids := args[0], args[1:]
+	v := change{Key: inspect.FormatKey(key), Of: []string{name}}
+	s, err := semaphore.New(a.gate, semaphore.Config{Name: name})
 	if err != nil {
 		return usagef("SEMAPHORE: %w", err)
 	}
-	err = a.confirm("Evict %d holders of %s at %s", len(v.IDs), v.Semaphore, v.Key)
+	if err := a.confirm("Evict %d holders of %s at %s", len(ids), name, v.Key); err != nil {
+		return err
+	}
+	n, err := s.Evict(ctx, key, ids...)
 	if err != nil {
 		return err
 	}
-	if v.Evicted, err = s.Evict(ctx, key, v.IDs...); err != nil {
-		return err
-	}
-	code := exitOK
-	if v.Evicted == 0 {
-		code = exitNothing
-	}
-	return a.answer(v, code, func() {
-		fmt.Fprintf(a.out, "%d of %d evicted from %s at %s\n",
-			v.Evicted, len(v.IDs), v.Semaphore, printable(v.Key))
-	})
+	v.Units, v.Changed = int64(n), n > 0
+	return a.changed(v, exitNothing, "%d of %d evicted from %s at %s", n, len(ids), name, v.Key)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -41,12 +40,6 @@ keeps nothing of the key.`,
 	return cmd
 }
 
-// resetView is the answer of reset.
-type resetView struct {
-	Key    string   `json:"key"`
-	Limits []string `json:"limits"`
-}
-
 func (r *resetting) run(ctx context.Context, key core.Key, _ []string) error {
 	stands, err := r.reader.Subject(ctx, key.String(), false)
 	if err != nil {
@@ -56,12 +49,10 @@ func (r *resetting) run(ctx context.Context, key core.Key, _ []string) error {
 	if err != nil {
 		return err
 	}
-	v := resetView{Key: inspect.FormatKey(key), Limits: w.titles}
+	v := change{Key: inspect.FormatKey(key), Of: w.titles, Changed: len(w.titles) > 0}
 	titles := strings.Join(w.titles, ", ")
-	if len(w.titles) == 0 {
-		return r.answer(v, exitNothing, func() {
-			fmt.Fprintf(r.out, "Redis keeps nothing of %s that could be reset\n", printable(v.Key))
-		})
+	if !v.Changed {
+		return r.changed(v, exitNothing, "Redis keeps nothing of %s that could be reset", v.Key)
 	}
 	if err := r.confirm("Forget what %s has spent under %s", v.Key, titles); err != nil {
 		return err
@@ -69,9 +60,7 @@ func (r *resetting) run(ctx context.Context, key core.Key, _ []string) error {
 	if err := r.forget(ctx, w); err != nil {
 		return err
 	}
-	return r.answer(v, exitOK, func() {
-		fmt.Fprintf(r.out, "%s has spent nothing under %s now\n", printable(v.Key), printable(titles))
-	})
+	return r.changed(v, exitNothing, "%s has spent nothing under %s now", v.Key, titles)
 }
 
 // wiped is what a reset forgets.
