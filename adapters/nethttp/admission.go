@@ -124,12 +124,7 @@ func (a *Admission) StatusText() string {
 func (a *Admission) Err() error { return a.err }
 
 // Full describes the full cap that refused the request. It is nil if no cap refused it.
-func (a *Admission) Full() *semaphore.FullError {
-	if a.extra == nil {
-		return nil
-	}
-	return a.full
-}
+func (a *Admission) Full() *semaphore.FullError { return a.full }
 
 // fullCap returns the cap that refused the request.
 func (a *Admission) fullCap() *Cap { return &a.guard.cfg.Slot.Caps[a.full.Cap] }
@@ -137,7 +132,7 @@ func (a *Admission) fullCap() *Cap { return &a.guard.cfg.Slot.Caps[a.full.Cap] }
 // Lease returns the slot of an admitted request, or nil if it needs none. That of a nil Admission is
 // nil.
 func (a *Admission) Lease() *semaphore.Lease {
-	if a == nil || a.extra == nil {
+	if a == nil {
 		return nil
 	}
 	return a.lease

@@ -29,7 +29,7 @@ type earlier struct {
 
 // before returns what is known of an earlier request with the id.
 func (a *Admission) before() (e earlier) {
-	if a.extra != nil && a.earlier != nil {
+	if a.earlier != nil {
 		e = *a.earlier
 	}
 	return e

@@ -12,7 +12,7 @@ import (
 // the limits of what it decides later from it, such as of a job that the request starts: so they
 // are of the same plan as those of the request.
 func (a *Admission) Plan() core.Plan {
-	if a == nil || a.extra == nil {
+	if a == nil {
 		return nil
 	}
 	return a.plan
