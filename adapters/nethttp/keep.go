@@ -68,16 +68,17 @@ func (x *Exchange) restore(h http.Header) {
 	for _, k := range x.kept {
 		now := h[k.name]
 		if !x.informed && len(now) <= len(k.values) {
-			continue
+			continue // nobody has added to it
 		}
 		stands := len(now) >= len(k.values) && slices.Equal(now[:len(k.values)], k.values)
 		switch {
-		case statesLimit(k.name) && (x.informed || stands):
+		case !x.informed:
+			if stands && statesLimit(k.name) {
+				h[k.name] = k.values
+			}
+		case now == nil, statesLimit(k.name):
 			h[k.name] = k.values
-		case !x.informed || stands:
-		case now == nil:
-			h[k.name] = k.values
-		case isList(k.name):
+		case !stands && isList(k.name):
 			h[k.name] = slices.Concat(k.values, now)
 		}
 	}
