@@ -20,7 +20,7 @@ type Call struct {
 	End time.Time // deadline
 
 	parcel Parcel
-	alone  bool          // shares its script with no other
+	alone  bool          // shares its script with no other, because it failed beside others
 	told   chan struct{} // receives when the call is answered or its time is over
 	trip   trip          // in which its own caller sends it
 	attempt

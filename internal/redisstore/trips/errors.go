@@ -106,7 +106,7 @@ func hasPrefix(reply string, prefixes []string) bool {
 var unrun = []string{
 	"NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH ", "ERR Protocol error: unauthenticated",
 	"ERR unknown command", "ERR max number of clients", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY ",
-	"READONLY", "NOREPLICAS", "MISCONF", "OOM",
+	"READONLY", "NOREPLICAS", "MISCONF", "OOM", "MOVED ", "ASK ", "TRYAGAIN",
 }
 
 // wroteNothing reports whether an error tells that a call has changed nothing. What a script may not

@@ -19,6 +19,7 @@ var script = trips.NewScript("return ARGV")
 type letter struct {
 	trips.Call
 	kind, text string
+	packed     func() // is called as its command is written; it may be nil
 	reply      int64
 }
 
@@ -47,6 +48,9 @@ func (b *bag) Command() trips.Command {
 	args := append(script.Begin(nil), 1, b.letters[0].kind)
 	for _, l := range b.letters {
 		args = append(args, l.text)
+		if l.packed != nil {
+			l.packed()
+		}
 	}
 	return trips.Command{Script: script, Args: args}
 }

@@ -193,17 +193,17 @@ func (q *queue) answer(t *trip, err error) {
 	}
 }
 
-// fails gives a call its error, if a trip ended with one that is not the call's own. It reports false
+// fails gives a call its error: its own, or that of its trip. It reports false
 // for a call that may have been answered late: that is unsure.
 func (q *queue) fails(k *Call, t *trip, err error) bool {
-	late := err != nil && timedOut(err)
+	if k.err == nil {
+		k.err = err
+	}
+	late := timedOut(k.err)
 	if late && !k.Insists && q.doubtful(k, t.sent) {
 		k.state, k.sent = stateUnsure, t.sent
 		q.unsure = append(q.unsure, k)
 		return false
-	}
-	if k.err == nil {
-		k.err = err
 	}
 	if late && (q.isProven() || q.answers(k.entered, t.sent)) && deadline.Err(k.ctx) == nil {
 		k.err = ErrOverloaded

@@ -53,19 +53,18 @@ func (s *Servers) Do(ctx context.Context, k *Call) error {
 		if !k.Insists && n.circuit.IsOpen() {
 			return request.Unsent{Err: ErrOpen}
 		}
-		err := n.queue.do(ctx, k)
-		switch {
+		switch err := n.queue.do(ctx, k); {
 		case err == nil || k.state == stateLeft:
 			return err
 		case errors.As(err, new(errSplit)):
 			k.alone = true
-			continue
+		case redis.HasErrorPrefix(err, "TRYAGAIN") && time.Until(k.End) >= pause:
+			if err := sleep(ctx, pause); err != nil {
+				return request.Unsent{Err: err}
+			}
 		case wroteNothing(err):
 			return request.Unsent{Err: err}
-		case !redis.HasErrorPrefix(err, "TRYAGAIN") || time.Until(k.End) < pause:
-			return err
-		}
-		if err := sleep(ctx, pause); err != nil {
+		default:
 			return err
 		}
 	}
@@ -156,12 +155,15 @@ func (s *Servers) nodeOf(ctx context.Context, outermost string) *node {
 		return s.first
 	}
 	addr := master.Options().Addr
-	if n, ok := s.nodes.Load(addr); ok && n.(*node).client == master {
-		return n.(*node)
+	n, ok := s.nodes.Load(addr)
+	if !ok {
+		n, _ = s.nodes.LoadOrStore(addr, newNode(&s.link, addr, master, s.replaced))
 	}
-	n := newNode(&s.link, addr, master, s.replaced)
-	s.nodes.Store(addr, n)
-	return n
+	if n.(*node).client != master { // the client has made a new one for the address
+		n = newNode(&s.link, addr, master, s.replaced)
+		s.nodes.Store(addr, n)
+	}
+	return n.(*node)
 }
 
 // firstFind asks the client for the server of a key. The client asks the cluster.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -277,52 +276,34 @@ func TestLoneCallEndsInAProcessThatLags(t *testing.T) {
 // A server of a cluster that another has replaced is not watched any more, although a call that was
 // in flight doubts it afterwards.
 func TestReplacedServerIsNotWatched(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	addr := "127.0.0.1:1"
-	late := make(chan struct{})
-	client := redis.NewClusterClient(&redis.ClusterOptions{
-		ContextTimeoutEnabled: true,
-		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
-		},
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			return nil, errors.New("down")
-		},
-	})
-	defer client.Close()
-	client.AddHook(hook(func(_ context.Context, cmds []redis.Cmder) error {
-		if texts(cmds[0])[0] == "late" {
-			<-late
-		}
-		return errors.New("down")
-	}))
-	tasks := new(breaker.Tasks)
-	defer tasks.Stop()
-	closed := make(chan struct{}, 1)
-	s := trips.New(trips.Config{
-		Client: client, Cluster: true, Timeout: time.Minute, Tasks: tasks,
-		Probe: func(string) trips.Parcel { return newLetter("probe", "?") },
-		Notify: func(_ context.Context, n trips.Notice) {
-			switch n.Kind {
-			case trips.Opened:
-				mu.Lock()
-				addr = "127.0.0.1:2"
-				mu.Unlock()
-			case trips.Closed:
+	synctest.Test(t, func(t *testing.T) {
+		var replaced atomic.Bool
+		late, closed := make(chan struct{}), make(chan struct{}, 1)
+		s := newCluster(t, func() []redis.ClusterSlot {
+			if replaced.Load() {
+				return []redis.ClusterSlot{master("127.0.0.1:2", 0, 16383)}
+			}
+			return []redis.ClusterSlot{master("127.0.0.1:1", 0, 16383)}
+		}, func(_ context.Context, cmds []redis.Cmder) error {
+			if texts(cmds[0])[0] == "late" {
+				<-late
+			}
+			return errDown
+		}, trips.Config{Notify: func(_ context.Context, n trips.Notice) {
+			if n.Kind == trips.Closed {
 				closed <- struct{}{}
 			}
-		},
+			replaced.Store(true)
+		}})
+		var caller sync.WaitGroup
+		caller.Go(func() { _ = s.Do(t.Context(), &newLetter("a", "late").Call) })
+		_ = s.Do(t.Context(), &newLetter("a", "first").Call)
+		<-closed
+		time.Sleep(breaker.Pause) // in which nothing is doubted
+		close(late)
+		caller.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		gatetest.Worked(t, s.Tasks.Wait(ctx))
 	})
-	var caller sync.WaitGroup
-	caller.Go(func() { _ = s.Do(t.Context(), &newLetter("a", "late").Call) })
-	_ = s.Do(t.Context(), &newLetter("a", "first").Call)
-	<-closed
-	close(late)
-	caller.Wait()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	gatetest.Worked(t, tasks.Wait(ctx))
 }
