@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/deadline"
-	"github.com/headgate/headgate/internal/request"
 )
 
 // Call is what one caller asks of a server. The caller sets its exported fields before Servers.Do.
@@ -55,7 +54,7 @@ const (
 	stateHeld state = iota // its sender reads what it carries, or its own caller sends it
 	stateWaits
 	stateSent   // its caller may leave
-	stateUnsure // it was sent, and its connection said nothing; see pending.unsure
+	stateUnsure // it was sent, and its connection said nothing; see queue.doubtful
 	stateAnswered
 	stateLeft
 )
@@ -98,14 +97,6 @@ func (k *Call) turn(patience time.Duration) time.Time {
 		return k.entered.Add(patience)
 	}
 	return k.entered.Add(k.End.Sub(k.entered) / 2)
-}
-
-// leave says that the caller has left. A call that still waits is never sent.
-func (k *Call) leave(why error) {
-	if k.state == stateWaits {
-		why = request.Unsent{Err: why}
-	}
-	k.state, k.why = stateLeft, why
 }
 
 // sharesWith reports whether two calls may share a script. On a cluster a script has keys of one

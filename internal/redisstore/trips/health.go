@@ -79,8 +79,8 @@ func (h *health) starves() bool { return time.Since(h.starved) < starveMemory }
 // the time that a call may take.
 func (h *health) hasLongTurns() bool { return h.turn >= h.timeout/4 && h.starves() }
 
-// excuse returns how much longer a round trip may take now, because each of its steps takes a turn.
-func (h *health) excuse() time.Duration {
+// delay returns by how much a round trip may take longer now, because each of its steps takes a turn.
+func (h *health) delay() time.Duration {
 	if !h.hasLongTurns() {
 		return 0
 	}

@@ -27,7 +27,7 @@ type node struct {
 func newNode(l *link, addr string, client *redis.Client, replaced func(*node) bool) *node {
 	n := &node{link: l, addr: addr, client: client, replaced: replaced}
 	n.suspect.Store("{ping}")
-	n.queue = newQueue(l, n)
+	n.queue = newQueue(n)
 	// So a probe begins and ends within the time of a call that has no answer.
 	soon := min(breaker.Pause, l.Timeout/4)
 	n.circuit = breaker.New(breaker.Config{Probe: n.probe, Probed: n.probed, Soon: soon, Tasks: l.Tasks})

@@ -2,9 +2,11 @@ package trips
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/request"
 )
 
 const (
@@ -24,20 +26,46 @@ const (
 // two large batches of them cost the server less than three small ones. Round trips beside the senders
 // do not count.
 type queue struct {
-	pending
+	node  *node
 	run   func()             // the method send, bound once
 	alone deadline.Deadlines // of round trips that a caller makes alone
 	all   deadline.Deadlines // of the others
 
+	mu      sync.Mutex
+	waiting []*Call
+	trips   map[*trip]struct{}  // in flight
+	unsure  []*Call             // in stateUnsure: other calls and the probe tell what became of them
+	strays  map[string]struct{} // ids of slots that sent calls ask for, whose callers have left
 	senders int
 	crowd   bool // the last batch had several calls
+	health
+	pulse deadline.Pulse
+	holds bool // the pulse, while there are calls
 }
 
-func newQueue(l *link, n *node) *queue {
-	q := new(queue)
-	q.pending.init(l, n)
+func newQueue(n *node) *queue {
+	q := &queue{node: n, trips: make(map[*trip]struct{}), strays: make(map[string]struct{})}
 	q.run = q.send
+	// A beat ends the calls whose time ends before the next beat.
+	q.timeout, q.pulse.Every = n.link.Timeout, n.link.Timeout/8
+	q.pulse.Fired, q.pulse.Look = q.fired, q.tick
 	return q
+}
+
+// beat has the pulse beat while there are calls.
+func (q *queue) beat() {
+	if !q.holds {
+		q.holds = true
+		q.pulse.Hold()
+	}
+}
+
+// rests has the pulse rest if there are none.
+func (q *queue) rests() {
+	if q.holds && len(q.waiting) == 0 && len(q.trips) == 0 && len(q.unsure) == 0 {
+		q.holds = false
+		q.pulse.Drop()
+	}
 }
 
 // do sends a call and returns its error. Nothing uses what the call carries after that.
@@ -76,7 +104,7 @@ func (q *queue) wait(k *Call) {
 func (q *queue) start(lane Lane) {
 	if q.starts(lane) {
 		q.senders++
-		q.link.Tasks.Go(q.run)
+		q.node.link.Tasks.Go(q.run)
 	}
 }
 
@@ -94,7 +122,7 @@ func (q *queue) starts(lane Lane) bool {
 // acquire of its slot is on its way.
 func (q *queue) leads(k *Call) bool {
 	alone := q.starts(k.Lane) && len(q.waiting) == 0 && !q.crowd
-	return alone && q.quick && q.link.inline && !q.hasLongTurns() && (!k.Insists ||
+	return alone && q.quick && q.node.link.inline && !q.hasLongTurns() && (!k.Insists ||
 		k.Releases != nil && k.End.Sub(k.entered) <= q.timeout && !q.stray(k.Releases))
 }
 
@@ -111,7 +139,7 @@ func (q *queue) lead(k *Call) {
 	switch {
 	case k.trip.beside:
 	case len(q.waiting) > 0:
-		q.link.Tasks.Go(q.run)
+		q.node.link.Tasks.Go(q.run)
 	default:
 		q.senders--
 	}
@@ -145,7 +173,7 @@ func (q *queue) carry(ctx context.Context, t *trip) error {
 	q.trips[t] = struct{}{}
 	q.beat()
 	q.mu.Unlock()
-	t.pack(q.link.Cluster)
+	t.pack(q.node.link.Cluster)
 	if t.waited {
 		q.frees(t)
 	}
@@ -193,8 +221,8 @@ func (q *queue) answer(t *trip, err error) {
 	}
 }
 
-// fails gives a call its error: its own, or that of its trip. It reports false
-// for a call that may have been answered late: that is unsure.
+// fails gives a call its error: its own, or that of its trip. It reports false for a call that may have
+// been answered late: that is unsure.
 func (q *queue) fails(k *Call, t *trip, err error) bool {
 	if k.err == nil {
 		k.err = err
@@ -213,30 +241,20 @@ func (q *queue) fails(k *Call, t *trip, err error) bool {
 	return true
 }
 
-// hear says that the server has answered the probe that began at that time. The client lets a round
-// trip on a dead connection go on for as long as patience. So one that is overtaken makes room for
-// another.
-func (q *queue) hear(begun time.Time) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.proven = time.Now()
-	q.hears(begun, q.proven)
-	for t := range q.trips {
-		if !t.beside && len(q.trips) <= maxTrips && q.overtaken(t.sent, t.lost, q.timeout/2) {
-			t.beside = true
-			q.senders--
-			q.node.stale.Store(true)
-		}
+// left lets the caller of a call go that is not answered. A call that still waits is never sent.
+func (q *queue) left(k *Call, why error) {
+	switch {
+	case k.state == stateWaits:
+		why = request.Unsent{Err: why}
+	case k.state == stateSent && k.Acquires != "":
+		q.strays[k.Acquires] = struct{}{}
 	}
+	k.state, k.why = stateLeft, why
 }
 
-// resume has the calls end or go on that wait, after each probe. A sender leaves them whose server is
-// known to fail.
-func (q *queue) resume() {
-	q.end()
+// isQuick reports whether the last round trip took less than a beat.
+func (q *queue) isQuick() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) > 0 {
-		q.start(Decisions)
-	}
+	return q.quick
 }

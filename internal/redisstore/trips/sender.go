@@ -1,6 +1,18 @@
 package trips
 
-import "time"
+import (
+	"slices"
+	"time"
+)
+
+const (
+	maxBatchCalls  = 128 // the server does nothing else while it runs a batch
+	maxBatchWeight = 640 // the sum of weights, which grows with the work of the server
+
+	// MaxOperationWeight is the most that an operation may weigh, however much work it is. A batch
+	// spares as much for operations.
+	MaxOperationWeight = maxBatchWeight / 4
+)
 
 const (
 	minHalf = 4 // the most calls that always share a batch
@@ -26,7 +38,7 @@ func (q *queue) send() {
 		if len(t.calls) == 0 { // the other sender took them, or what waits is for it to answer
 			break
 		}
-		err := q.carry(q.all.Detach(t.calls[0].ctx, now, q.link.patience+q.excuse()), t)
+		err := q.carry(q.all.Detach(t.calls[0].ctx, now, q.node.link.patience+q.delay()), t)
 		want = q.room()
 		q.answer(t, err)
 		if t.beside {
@@ -69,4 +81,51 @@ func (q *queue) room() int {
 		parts = max(parts, q.senders)
 	}
 	return min(maxBatchCalls, max(minHalf, (n+1)/parts))
+}
+
+// take moves the next batch, of at most room calls, to a trip: decisions first, then operations,
+// each in the order of their arrival. If both wait, a quarter of the batch is for operations, so
+// that neither waits for all of the other. A release does not overtake the acquire of its slot.
+func (q *queue) take(t *trip, room int) {
+	weight := 0
+	pick := func(lane Lane, room, spare int) {
+		for _, k := range q.waiting {
+			if room > 0 && k.Lane == lane && !q.stray(k.Releases) &&
+				(weight+k.Weight <= maxBatchWeight-spare || len(t.calls) == 0) {
+				k.state = stateHeld
+				t.calls = append(t.calls, k)
+				room, weight = room-1, weight+k.Weight
+			}
+		}
+	}
+	if q.has(Operations) {
+		pick(Decisions, max(1, room-room/4), MaxOperationWeight)
+		pick(Operations, max(1, room-len(t.calls)), 0)
+	} else {
+		pick(Decisions, room, 0)
+	}
+	q.waiting = slices.DeleteFunc(q.waiting, func(k *Call) bool { return k.state != stateWaits })
+}
+
+// has reports whether a call of that lane waits.
+func (q *queue) has(lane Lane) bool {
+	return slices.ContainsFunc(q.waiting, func(k *Call) bool { return k.Lane == lane })
+}
+
+// stray reports whether the acquire of one of these ids is still on its way.
+func (q *queue) stray(ids []string) bool {
+	if len(q.strays) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(ids, func(id string) bool {
+		_, ok := q.strays[id]
+		return ok
+	})
+}
+
+// remove takes a call out of the line, if it waits there.
+func (q *queue) remove(k *Call) {
+	if i := slices.Index(q.waiting, k); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
 }
