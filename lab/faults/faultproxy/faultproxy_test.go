@@ -3,12 +3,12 @@ package faultproxy_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"syscall"
 	"testing"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/lab/faults/faultproxy"
 )
 
@@ -16,10 +16,7 @@ import (
 // it has read.
 func echo(t *testing.T) (addr string, read <-chan string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := gatetest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	lines := make(chan string, 100)
 	go func() {
@@ -47,20 +44,14 @@ func echo(t *testing.T) (addr string, read <-chan string) {
 func start(t *testing.T) (p *faultproxy.Proxy, read <-chan string) {
 	t.Helper()
 	addr, read := echo(t)
-	p, err := faultproxy.Listen(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p = gatetest.Must(faultproxy.Listen(addr))(t)
 	t.Cleanup(p.Close)
 	return p, read
 }
 
 func dial(t *testing.T, p *faultproxy.Proxy) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", p.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := gatetest.Must(net.Dial("tcp", p.Addr))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -79,66 +70,45 @@ func TestResetComesAfterTheRequest(t *testing.T) {
 	p, read := start(t)
 	p.Set(faultproxy.Fault{ResetReplies: 2})
 	conn := dial(t, p)
-	if got, err := ask(conn, "one\n"); got != "one\n" || err != nil {
-		t.Fatal(got, err)
-	}
+	gatetest.Equal(t, gatetest.Must(ask(conn, "one\n"))(t), "one\n", "the first reply")
 	if got, err := ask(conn, "two\n"); got != "" || err == nil {
 		t.Errorf("the second reply is %q, %v", got, err)
 	}
-	if first, second := <-read, <-read; first != "one\n" || second != "two\n" {
-		t.Errorf("the server has read %q and %q", first, second)
-	}
+	gatetest.Equal(t, <-read+<-read, "one\n"+"two\n", "the server has read")
 }
 
 func TestHeldBytesArriveWhenTheFaultEnds(t *testing.T) {
 	p, read := start(t)
 	conn := dial(t, p)
 	p.Set(faultproxy.Fault{Hold: true})
-	if _, err := io.WriteString(conn, "late\n"); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(io.WriteString(conn, "late\n"))(t)
 	select {
 	case line := <-read:
 		t.Errorf("%q has passed", line)
 	default:
 	}
 	p.Set(faultproxy.Fault{})
-	if line := <-read; line != "late\n" {
-		t.Errorf("the server has read %q", line)
-	}
+	gatetest.Equal(t, <-read, "late\n", "the server has read")
 }
 
 func TestFrozenConnectionSwallowsAndANewOneWorks(t *testing.T) {
 	p, read := start(t)
 	old := dial(t, p)
-	if _, err := ask(old, "before\n"); err != nil {
-		t.Fatal(err)
-	}
-	if n := p.Freeze(); n != 1 {
-		t.Fatalf("%d connections froze", n)
-	}
-	if _, err := io.WriteString(old, "swallowed\n"); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := ask(dial(t, p), "after\n"); got != "after\n" || err != nil {
-		t.Fatal(got, err)
-	}
-	if first, second := <-read, <-read; first != "before\n" || second != "after\n" {
-		t.Errorf("the server has read %q and %q", first, second)
-	}
+	gatetest.Must(ask(old, "before\n"))(t)
+	gatetest.Need(t, p.Freeze(), 1, "connections froze")
+	gatetest.Must(io.WriteString(old, "swallowed\n"))(t)
+	gatetest.Equal(t, gatetest.Must(ask(dial(t, p), "after\n"))(t), "after\n", "a new connection has the reply")
+	gatetest.Equal(t, <-read+<-read, "before\n"+"after\n", "the server has read")
 }
 
 func TestCutReplyStopsHalfway(t *testing.T) {
 	p, _ := start(t)
 	p.Set(faultproxy.Fault{CutReplies: 1})
 	conn := dial(t, p)
-	if _, err := io.WriteString(conn, "12345678"+"\n"+"12345678\n"); err != nil {
-		t.Fatal(err)
-	}
+	gatetest.Must(io.WriteString(conn, "12345678"+"\n"+"12345678\n"))(t)
 	half := make([]byte, 4)
-	if _, err := io.ReadFull(conn, half); err != nil || string(half) != "1234" {
-		t.Errorf("%q, %v", half, err)
-	}
+	gatetest.Must(io.ReadFull(conn, half))(t)
+	gatetest.Equal(t, string(half), "1234", "the reply begins")
 }
 
 func TestRefusedConnectionIsReset(t *testing.T) {
@@ -159,18 +129,12 @@ func TestNetworkKeepsAddresses(t *testing.T) {
 	var n faultproxy.Network
 	defer n.Close()
 	n.Set(faultproxy.Fault{Refuse: true}, addr)
-	if _, err := n.Dial(t.Context(), "tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("refused: %v", err)
-	}
+	_, err := n.Dial(t.Context(), "tcp", addr)
+	gatetest.Is(t, err, syscall.ECONNREFUSED, "refused")
 	n.Set(faultproxy.Fault{}, addr)
-	conn, err := n.Dial(context.Background(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := gatetest.Must(n.Dial(context.Background(), "tcp", addr))(t)
 	defer conn.Close()
-	if got, err := ask(conn, "hello\n"); got != "hello\n" || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
+	gatetest.Equal(t, gatetest.Must(ask(conn, "hello\n"))(t), "hello\n", "the reply")
 	if links := n.Links(); len(links) != 1 || links[0].Open() != 1 {
 		t.Errorf("links: %v", links)
 	}
