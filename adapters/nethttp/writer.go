@@ -23,6 +23,9 @@ func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 		return w
 	}
 	x.w = w
+	if x.attempt != nil {
+		return writers.Like(recorder{writer{x}})
+	}
 	return writers.Like(writer{x})
 }
 
@@ -54,7 +57,7 @@ func (w writer) Header() http.Header {
 // WriteHeader implements http.ResponseWriter.
 func (w writer) WriteHeader(status int) {
 	if w.x.sent == 0 {
-		w.prepare(status)
+		w.x.restoreHeaders(w.x.w.Header(), status)
 	}
 	w.x.w.WriteHeader(status) // panics if there is no such status
 	if w.x.sent == 0 && !informational(status) {
@@ -62,19 +65,10 @@ func (w writer) WriteHeader(status int) {
 	}
 }
 
-// prepare is called before the first header may be sent, and before informational ones.
-func (w writer) prepare(status int) {
-	h := w.x.w.Header()
-	w.x.restoreHeaders(h, status)
-	if w.x.attempt != nil && !informational(status) {
-		w.x.attempt.begin(h)
-	}
-}
-
 // begin is called before a header with the status 200 may be sent.
 func (w writer) begin() {
 	if w.x.sent == 0 {
-		w.prepare(http.StatusOK)
+		w.x.restoreHeaders(w.x.w.Header(), http.StatusOK)
 		w.x.sent = http.StatusOK
 	}
 }
@@ -84,9 +78,6 @@ func (w writer) Write(p []byte) (int, error) {
 	w.begin()
 	n, err := w.x.w.Write(p)
 	w.x.wrote(int64(n))
-	if w.x.attempt.write(p, err) {
-		return len(p), nil
-	}
 	return n, err
 }
 
@@ -95,9 +86,6 @@ func (w writer) WriteString(s string) (int, error) {
 	w.begin()
 	n, err := io.WriteString(w.x.w, s)
 	w.x.wrote(int64(n))
-	if w.x.attempt.records() && w.x.attempt.write([]byte(s), err) {
-		return len(s), nil
-	}
 	return n, err
 }
 
@@ -108,7 +96,6 @@ func (w writer) FlushError() error {
 		return http.ErrNotSupported
 	}
 	w.begin()
-	w.x.attempt.lose(lostStream)
 	return writers.ErrorFlusher(w.x.w).FlushError()
 }
 
@@ -119,14 +106,6 @@ func (w writer) ReadFrom(src io.Reader) (int64, error) {
 	below, ok := x.w.(io.ReaderFrom)
 	if !ok {
 		return io.Copy(struct{ io.Writer }{w}, src)
-	}
-	if room := x.attempt.room(); room > 0 {
-		n, ended, err := w.copyRecorded(src, room)
-		if ended {
-			return n, err
-		}
-		more, err := w.ReadFrom(src)
-		return n + more, err
 	}
 	if x.sent == 0 {
 		x.restoreHeaders(x.w.Header(), http.StatusOK)
@@ -143,7 +122,6 @@ func (w writer) ReadFrom(src io.Reader) (int64, error) {
 func (w writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := w.x.w.(http.Hijacker).Hijack()
 	if err == nil {
-		w.x.attempt.lose(lostStream)
 		w.x.sent = cmp.Or(w.x.sent, http.StatusSwitchingProtocols)
 	}
 	return conn, rw, err
