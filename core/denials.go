@@ -57,18 +57,12 @@ type moment struct {
 // pastDenial is a denial by Redis. It is immutable.
 type pastDenial struct {
 	charges  []Charge
-	limits   []heldTo
+	limits   []*limit // of the charges
 	keys     []uint64 // hashes
 	asked    moment
 	told     time.Duration // when the answer came
 	until    time.Duration // Redis gives the same answer before that
 	decision Decision
-}
-
-// heldTo is the limit that a charge was denied under.
-type heldTo struct {
-	limit  algorithm.Limit
-	denies bool
 }
 
 // keep remembers the decision on an inquiry if it is a denial that only time lifts, and the blocks
@@ -98,20 +92,20 @@ func (c *denialCache) put(p *inquiry, charges []Charge, from int, cost int64, d 
 	}
 	k := &pastDenial{
 		charges:  withoutParts(charges[from:]),
-		limits:   make([]heldTo, len(charges)-from),
+		limits:   make([]*limit, len(charges)-from),
 		asked:    p.began,
 		decision: *d,
 	}
 	k.charges[0].Cost = cost
 	for i := range k.limits {
-		k.limits[i] = heldTo{denies: p.place[from+i] == denied}
+		c := &charges[from+i]
+		k.limits[i], _ = c.Policy.limitOf(c.Limit) // the inquiry has found it
 		if at := p.place[from+i]; at >= 0 {
 			one := &p.wire[at]
 			if grant := algorithm.QuotaOf(one.Limit); grant != nil && grant.Forgets() {
 				return // no reply tells when it is forgotten
 			}
-			k.limits[i].limit = one.Limit
-			k.keys = append(k.keys, p.wire[at].StateHash())
+			k.keys = append(k.keys, one.StateHash())
 		}
 	}
 	// Redis decided between began and told. The denial ends counted from began, and its waits count
@@ -278,12 +272,10 @@ func (k *pastDenial) of(charges []Charge) bool {
 
 // holds reports whether the limits of the charges are those that they were denied under.
 func (k *pastDenial) holds(charges []Charge) bool {
-	for i, l := range k.limits {
-		if c := &charges[i]; c.Limit != nil || k.charges[i].Limit != nil {
-			now, err := c.Policy.limitOf(c.Limit)
-			if err != nil || now.current() != l.limit || now.denies != l.denies {
-				return false
-			}
+	for i, before := range k.limits {
+		c := &charges[i]
+		if now, err := c.Policy.limitOf(c.Limit); err != nil || now != before {
+			return false
 		}
 	}
 	return true
