@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -468,6 +469,7 @@ func (l *lockstep) compareStates() {
 		}
 		if strings.HasSuffix(name, request.AdjustmentsSuffix) {
 			values[i] = l.adjustments(name)
+			model[short] = l.counting(strings.Split(model[short], "\n"))
 		}
 		if values[i] != model[short] {
 			l.Fatalf("%s holds %q in Redis and %q in the model", name, values[i], model[short])
@@ -511,12 +513,28 @@ func (l *lockstep) adjustment() core.Adjustment {
 func (l *lockstep) adjustments(name string) string {
 	l.Helper()
 	all := gatetest.Must(l.client.HGetAll(l.Context(), name).Result())(l)
-	var fields []string
+	var lines []string
 	for field, value := range all {
-		fields = append(fields, field+" "+value)
+		if field != "raised" {
+			lines = append(lines, field+" "+value)
+			continue
+		}
+		for one := range slices.Chunk(strings.Fields(value)[1:], 2) {
+			lines = append(lines, "raise "+one[1]+" "+one[0])
+		}
 	}
-	slices.Sort(fields)
-	return strings.Join(fields, "\n")
+	return l.counting(lines)
+}
+
+// counting returns in order the lines of adjustments that count now.
+func (l *lockstep) counting(lines []string) string {
+	now := l.clock.Now().UnixMicro()
+	lines = slices.DeleteFunc(lines, func(line string) bool {
+		ends, err := strconv.ParseInt(line[strings.LastIndex(line, " ")+1:], 10, 64)
+		return err != nil || ends <= now
+	})
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
 
 // holds returns what a key of holds has, as the model tells it.

@@ -69,8 +69,8 @@ func (g *Gate) SplitByOutermost() {
 }
 
 // Values returns the states of a Gate in memory in Redis's format, by the names of their keys
-// without the prefix: also their holds in lines of text and time, and their adjustments in lines of
-// field and value.
+// without the prefix: also their holds in lines of text and time, and their adjustments in lines that
+// end with the time until which each counts.
 func (g *Gate) Values() map[string]string {
 	values := make(map[string]string)
 	g.local.Each(func(key, suffix string, state algorithm.State, kept *algorithm.Kept) {
@@ -90,24 +90,15 @@ func (g *Gate) Values() map[string]string {
 	return values
 }
 
-// adjustmentsValue returns the fields of the hash in Redis, in order.
 func adjustmentsValue(a *algorithm.Adjustments) string {
-	var fields []string
+	lines := []string{fmt.Sprint("seeded ", a.Seeded)}
 	for id, ends := range a.IDs {
-		fields = append(fields, fmt.Sprintf("id:%s %d", id, ends))
+		lines = append(lines, fmt.Sprintf("id:%s %d", id, ends))
 	}
-	if a.Seeded > 0 {
-		fields = append(fields, fmt.Sprint("seeded ", a.Seeded))
+	for ends, units := range a.Raises {
+		lines = append(lines, fmt.Sprintf("raise %d %d", units, ends))
 	}
-	if a.Next > 0 {
-		raised := fmt.Sprint("raised ", a.Next)
-		for _, ends := range slices.Sorted(maps.Keys(a.Raises)) {
-			raised += fmt.Sprint(" ", ends, " ", a.Raises[ends])
-		}
-		fields = append(fields, raised)
-	}
-	slices.Sort(fields)
-	return strings.Join(fields, "\n")
+	return strings.Join(lines, "\n")
 }
 
 // holdsValue returns the members of the sorted set in Redis, in order, each with its score.

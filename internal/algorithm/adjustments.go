@@ -40,7 +40,6 @@ type Adjustments struct {
 	Seeded int64            // until then the key is seeded
 	Raises map[int64]int64  // units by their end
 	IDs    map[string]int64 // until when they are known
-	Next   int64            // the first end of a raise or an id, 0 if there is none
 }
 
 // Empty reports whether there are none.
@@ -61,16 +60,6 @@ func (a *Adjustments) Expires() int64 {
 		last = max(last, ends)
 	}
 	return last
-}
-
-// find drops what has ended and returns by how much the limit is raised.
-func (a *Adjustments) find(now int64) (raised int64) {
-	if a.Next > 0 && a.Next <= now {
-		maps.DeleteFunc(a.Raises, func(ends, _ int64) bool { return ends <= now })
-		maps.DeleteFunc(a.IDs, func(_ string, ends int64) bool { return ends <= now })
-		a.first()
-	}
-	return a.at(now)
 }
 
 // at returns by how much the limit is raised at a time that is not in the past.
@@ -97,42 +86,24 @@ func (a *Adjustments) tell(now int64, reply []int64) []int64 {
 	return reply
 }
 
-// first finds the first end.
-func (a *Adjustments) first() {
-	a.Next = 0
-	see := func(ends int64) {
-		if a.Next == 0 || ends < a.Next {
-			a.Next = ends
-		}
-	}
-	for ends := range a.Raises {
-		see(ends)
-	}
-	for _, ends := range a.IDs {
-		see(ends)
-	}
-}
-
-// add notes an adjustment: its id, and by how much it raises the limit, which it returns. The script
-// does not look for the first end that is left when a raise is taken back, so that is as it was.
+// add notes an adjustment: its id, and by how much it raises the limit, which it returns. It drops what
+// has ended.
 func (a *Adjustments) add(now int64, k *Adjustment) (raised int64) {
 	if a.IDs == nil {
 		a.IDs, a.Raises = make(map[string]int64), make(map[int64]int64)
 	}
-	known, first := now+k.Keep, int64(0)
+	maps.DeleteFunc(a.Raises, func(ends, _ int64) bool { return ends <= now })
+	maps.DeleteFunc(a.IDs, func(_ string, ends int64) bool { return ends <= now })
+	known := now + k.Keep
 	switch raised = max(k.Raise, -a.Raises[k.Ends]); {
 	case raised > 0:
 		known = max(known, k.Ends)
 		a.Raises[k.Ends] += raised
 	case raised < 0:
-		first = a.Next
 		if a.Raises[k.Ends] += raised; a.Raises[k.Ends] == 0 {
 			delete(a.Raises, k.Ends)
 		}
 	}
 	a.IDs[k.ID] = known - known%idsEnd + idsEnd
-	if a.first(); first > 0 {
-		a.Next = min(a.Next, first)
-	}
 	return raised
 }

@@ -75,7 +75,7 @@ func (r *run) replyKept(charges []Charge, reply []int64) []int64 {
 func (r *run) raise(charges []Charge) (unseeded bool) {
 	for i := range charges {
 		if c := &charges[i]; c.Kept != nil && c.Adjusts {
-			c.Limit = QuotaOf(c.Limit).Raised(c.Adjustments.find(r.now), nil)
+			c.Limit = QuotaOf(c.Limit).Raised(c.Adjustments.at(r.now), nil)
 			unseeded = unseeded || c.Seeds && c.Adjustments.Seeded <= r.now
 		}
 	}

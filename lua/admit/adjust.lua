@@ -64,7 +64,11 @@ local function adjust()
   elseif raised(raises[1]) + more > 1000000000000000 then
     return {-3}
   end
-  local known, next, list = now + asked[2], string.match(raises[1], '^(%d*)(.*)$')
+  local before = raises[1]
+  if before ~= '' and string.match(before, '^%d+') + 0 <= now then
+    before = prune(hash, before)
+  end
+  local known, next, list = now + asked[2], string.match(before, '^(%d*)(.*)$')
   if more ~= 0 then
     list, more = add(list, ends, more)
     local limit = adjustments[3] + 3

@@ -1,6 +1,7 @@
 -- The adjustments of quotas: raise applies them to the limits. The contract is that of lua/admit/admit.lua.
 
--- prune drops what has ended from a hash of adjustments, and returns its field raised.
+-- prune drops the ids that have ended from a hash of adjustments, and returns its field raised without the
+-- raises that have, empty if nothing is left. Only what changes the hash prunes it.
 local function prune(hash, known)
   local all, gone, next, kept = call('HGETALL', hash), {}, nil, {}
   for ends, units in string.gmatch(known, ' (%d+) (%d+)') do
@@ -20,13 +21,7 @@ local function prune(hash, known)
   for i = 1, #gone, 1000 do
     call('HDEL', hash, unpack(gone, i, math.min(i + 999, #gone)))
   end
-  if not next then
-    call('HDEL', hash, 'raised')
-    return ''
-  end
-  known = text(next) .. table.concat(kept)
-  call('HSET', hash, 'raised', known)
-  return known
+  return next and text(next) .. table.concat(kept) or ''
 end
 
 -- raise raises the limits of the charges. It returns whether a key is to be seeded before.
@@ -36,10 +31,6 @@ local function raise()
     local limit, hash = adjustments[3 * i] + 3, KEYS[adjustments[3 * i + 1] + 0]
     local values = call('HMGET', hash, 'seeded', 'raised')
     local known = values[2] or ''
-    local next = string.match(known, '^%d+')
-    if next and next + 0 <= now then
-      known = prune(hash, known)
-    end
     argv[-limit] = argv[limit] + 0
     raises[i], argv[limit] = known, argv[limit] + raised(known)
     if adjustments[3 * i + 2] == '1' and (values[1] or 0) + 0 <= now then
