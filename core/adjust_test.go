@@ -61,9 +61,7 @@ func TestRaiseUsedRaisesByMaximum(t *testing.T) {
 			if added := raiseUsed(t, g, core.Charge{Policy: p, Key: key}, step.atLeast); added != step.added {
 				t.Errorf("RaiseUsed %d added %d, want %d", step.atLeast, added, step.added)
 			}
-			if n := used(t, g, p, key); n != step.used {
-				t.Errorf("%d units are in use after RaiseUsed %d, want %d", n, step.atLeast, step.used)
-			}
+			gatetest.Equal(t, used(t, g, p, key), step.used, "units in use after RaiseUsed %d", step.atLeast)
 		}
 		if next > 0 {
 			c.Advance(next)
@@ -80,14 +78,9 @@ func TestRaiseUsedBeforeItsRaise(t *testing.T) {
 		key := newKey(t, "k", t.Name())
 		raiseUsed(t, g, core.Charge{Policy: p, Key: key}, 30)
 		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 25, Until: c.Now().Add(time.Hour)})
-		for _, step := range []struct {
-			cost    int64
-			allowed bool
-		}{{6, false}, {5, true}, {1, false}} {
-			if d := decide(t, g, core.Charge{Policy: p, Key: key, Cost: step.cost}); d.Allowed != step.allowed {
-				t.Error(show(d))
-			}
-		}
+		denies(t, g, core.Charge{Policy: p, Key: key, Cost: 6})
+		admits(t, g, core.Charge{Policy: p, Key: key, Cost: 5})
+		denies(t, g, core.Charge{Policy: p, Key: key, Cost: 1})
 	})
 }
 
@@ -543,9 +536,7 @@ func TestExpiredHoldLeavesNoDebt(t *testing.T) {
 				}
 				settle(t, charge(t, g, one), 4)
 				c.Advance(tt.early)
-				if n := used(t, g, p, one.Key); n != tt.owed {
-					t.Errorf("%s, %s: the next day begins with %d, want %d", p.Name(), tt.name, n, tt.owed)
-				}
+				gatetest.Equal(t, used(t, g, p, one.Key), tt.owed, "%s, %s: the next day begins with", p.Name(), tt.name)
 			}
 		}
 	})

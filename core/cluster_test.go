@@ -69,13 +69,11 @@ func TestChargesAcrossClusterNodes(t *testing.T) {
 					p := limited(t, "reserved-"+strings.ReplaceAll(l.name, " ", "-"), l.algorithm)
 					both := []core.Charge{{Policy: p, Key: keys[0], Cost: 4}, {Policy: p, Key: keys[1], Cost: 4}}
 					r, _ := reserve(t, g, 0, both...)
-					if a, b := used(t, g, p, keys[0]), used(t, g, p, keys[1]); a != 4 || b != 4 {
-						t.Errorf("%s: %d and %d are reserved", l.name, a, b)
-					}
+					wantUsed(t, g, p, keys[0], 4)
+					wantUsed(t, g, p, keys[1], 4)
 					cancel(t, r)
-					if a, b := used(t, g, p, keys[0]), used(t, g, p, keys[1]); a != 0 || b != 0 {
-						t.Errorf("%s: after Cancel %d and %d used", l.name, a, b)
-					}
+					wantUsed(t, g, p, keys[0], 0)
+					wantUsed(t, g, p, keys[1], 0)
 				}
 			})
 

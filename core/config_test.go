@@ -66,17 +66,10 @@ func TestConfigFaults(t *testing.T) {
 }
 
 func TestNilClient(t *testing.T) {
-	var (
-		single  *redis.Client
-		cluster *redis.ClusterClient
-		ring    *redis.Ring
-	)
-	for name, client := range map[string]redis.UniversalClient{"nil": nil, "single": single, "cluster": cluster, "ring": ring} {
+	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
 		g, err := core.NewRedis(client, core.Config{Replicas: -1})
 		checkFaults(t, err, []string{"client is nil", "Config.Replicas"})
-		if g != nil {
-			t.Errorf("%s: a gate", name)
-		}
+		gatetest.Equal(t, g, nil, "a Gate of %T", client)
 	}
 }
 

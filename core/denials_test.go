@@ -103,9 +103,7 @@ func TestCachedDenialTakesNoRoundTrip(t *testing.T) {
 					}
 				}
 			}
-			if n := s.Calls(t, "evalsha", "eval") - before; n != 0 {
-				t.Errorf("%s, split %v: %d scripts for denials", l.name, split, n)
-			}
+			gatetest.Equal(t, s.Calls(t, "evalsha", "eval"), before, "%s, split %v: scripts for denials", l.name, split)
 		}
 	}
 	off := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true})

@@ -40,6 +40,13 @@ func renew(t *testing.T, r *core.Reservation, want uint32) {
 
 func TestHoldExpires(t *testing.T) {
 	t.Parallel()
+	settled := func(after time.Duration, actual int64) func(*testing.T, *core.Reservation, *core.ManualClock) {
+		return func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
+			c.Advance(after)
+			settle(t, r, actual)
+			c.Advance(time.Hour)
+		}
+	}
 	tests := []struct {
 		name    string
 		do      func(t *testing.T, r *core.Reservation, c *core.ManualClock)
@@ -50,27 +57,11 @@ func TestHoldExpires(t *testing.T) {
 		{"the hold lasts", func(_ *testing.T, _ *core.Reservation, c *core.ManualClock) {
 			c.Advance(time.Minute - time.Microsecond)
 		}, 4, false},
-		{"settled before", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
-			c.Advance(30 * time.Second)
-			settle(t, r, 3)
-			c.Advance(time.Hour)
-		}, 3, false},
-		{"settled for what was spent", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
-			settle(t, r, 4)
-			c.Advance(time.Hour)
-		}, 4, false},
-		{"settled before for more", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
-			settle(t, r, 15)
-			c.Advance(time.Hour)
-		}, 15, false},
-		{"settled after", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
-			c.Advance(time.Hour)
-			settle(t, r, 3)
-		}, 3, true},
-		{"settled after for more", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
-			c.Advance(time.Hour)
-			settle(t, r, 15)
-		}, 15, true},
+		{"settled before", settled(30*time.Second, 3), 3, false},
+		{"settled for what was spent", settled(0, 4), 4, false},
+		{"settled before for more", settled(0, 15), 15, false},
+		{"settled after", settled(time.Hour, 3), 3, true},
+		{"settled after for more", settled(time.Hour, 15), 15, true},
 		{"cancelled before", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
 			cancel(t, r)
 			c.Advance(time.Hour)
@@ -137,13 +128,11 @@ func TestOnlyHeldChargesExpire(t *testing.T) {
 			core.Charge{Policy: requests, Key: key, Cost: 1}, core.Charge{Policy: budget, Key: key, Cost: 4})
 		decide(t, g, core.Charge{Policy: budget, Key: key, Cost: 2}) // which nothing holds
 		c.Advance(time.Hour)
-		if a, b := used(t, g, requests, key), used(t, g, budget, key); a != 1 || b != 2 {
-			t.Errorf("%d requests and %d units are in use, want 1 and 2", a, b)
-		}
+		wantUsed(t, g, requests, key, 1)
+		wantUsed(t, g, budget, key, 2)
 		settle(t, r, 0, 5)
-		if a, b := used(t, g, requests, key), used(t, g, budget, key); a != 0 || b != 7 {
-			t.Errorf("%d requests and %d units are in use, want 0 and 7", a, b)
-		}
+		wantUsed(t, g, requests, key, 0)
+		wantUsed(t, g, budget, key, 7)
 	})
 }
 
@@ -266,9 +255,8 @@ func TestRenewalGoesOnForTheOthers(t *testing.T) {
 		wantUsed(t, g, p, tenant, 9)
 		renew(t, r, 1)
 		settle(t, r, 1, 2)
-		if a, b := used(t, g, p, user), used(t, g, p, tenant); a != 1 || b != 2 {
-			t.Errorf("%d and %d units are in use, want 1 and 2", a, b)
-		}
+		wantUsed(t, g, p, user, 1)
+		wantUsed(t, g, p, tenant, 2)
 	})
 }
 

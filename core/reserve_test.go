@@ -179,9 +179,7 @@ func TestDebtsAddUp(t *testing.T) {
 			}
 			for i, total := range []int64{10, 19, 327} {
 				settle(t, held[i], []int64{1, 13, 313}[i])
-				if n, want := used(t, g, policy, key), debtOf(l.algorithm, total); n != want {
-					t.Errorf("%s: %d used after %d are settled, want %d", l.name, n, i+1, want)
-				}
+				gatetest.Equal(t, used(t, g, policy, key), debtOf(l.algorithm, total), "%s: used after %d are settled", l.name, i+1)
 			}
 		}
 		for name, b := range map[string]struct {
@@ -441,9 +439,7 @@ func TestUsedIsTheSumOfKeptUnits(t *testing.T) {
 			for _, n := range kept {
 				sum += n
 			}
-			if n := used(t, gates[0], policy, key); n != sum {
-				t.Errorf("%s, seed %d: %d used, %d kept", l.name, seed, n, sum)
-			}
+			gatetest.Equal(t, used(t, gates[0], policy, key), sum, "%s, seed %d: used of what is kept", l.name, seed)
 			noError(t, gates[0].Reset(t.Context(), core.Charge{Policy: policy, Key: key}))
 
 			// Charge the same again, and cancel all of it.

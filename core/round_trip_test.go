@@ -269,37 +269,26 @@ func (q *busyGate) enqueuePair() (answers [2]<-chan answer, leave [2]context.Can
 	return answers, leave
 }
 
-// Whichever of two callers leaves, the other gets its answer.
+// Callers leave their batch at once, and the others get their answers. Redis counts what it was sent for
+// all of them.
 func TestLeavingABatchAffectsNoOtherCaller(t *testing.T) {
 	t.Parallel()
-	for i := range 2 {
+	for _, leavers := range [][]int{{0}, {1}, {0, 1}} {
 		eachBusyGate(t, core.Config{}, func(q *busyGate) {
 			answers, leave := q.enqueuePair()
-			leave[i]()
-			q.passAll()
-			if a := <-answers[1-i]; !a.Allowed || a.Cause != nil {
-				q.Errorf("%+v", a)
+			for _, i := range leavers {
+				leave[i]()
+				gatetest.Is(q, (<-answers[i]).err, context.Canceled, "leaver")
 			}
-			gatetest.Equal(q, q.used(), 2, "used")
-			leave[1-i]()
+			q.passAll()
+			if stays := 1 - leavers[0]; len(leavers) == 1 {
+				a := <-answers[stays]
+				gatetest.Equal(q, a.Allowed && a.Cause == nil, true, "%+v: admitted", a)
+				leave[stays]()
+			}
+			q.waitUntil(func() bool { return q.used() == 2 }) // nobody waits for a batch of leavers
 		})
 	}
-}
-
-// Callers leave their batch at once. Redis counts what it was sent for them.
-func TestCallerLeavesABatchAtOnce(t *testing.T) {
-	t.Parallel()
-	eachBusyGate(t, core.Config{}, func(q *busyGate) {
-		answers, leave := q.enqueuePair()
-		for i := range answers {
-			leave[i]()
-			if a := <-answers[i]; !errors.Is(a.err, context.Canceled) {
-				q.Errorf("%+v", a)
-			}
-		}
-		q.passAll()
-		q.waitUntil(func() bool { return q.used() == 2 }) // nobody waits for the batch
-	})
 }
 
 // A caller's deadline does not shorten that of callers with more time.

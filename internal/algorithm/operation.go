@@ -3,7 +3,8 @@ package algorithm
 // Operation is what a request asks for. The zero value is Decide.
 type Operation uint8
 
-// The operations of a request.
+// The operations of a request. The reply to those from Give on is the verdict alone. Those from Adjust on
+// are for the one charge on a quota.
 const (
 	// Decide commits all charges of the request, or none. Verdict: bit i is set if charge i is
 	// violated.
@@ -14,11 +15,11 @@ const (
 	Reserve
 	// AtMost charges every cost n times, for the largest n up to the bound that fits. Verdict: n.
 	AtMost
+	// Force commits all charges, whether they fit or not, up to each algorithm's debt. Verdict: 0.
+	Force
 	// Give refunds the cost of each charge by its receipt, as far as it still counts. Verdict: the
 	// number of charges that got a refund.
 	Give
-	// Force commits all charges, whether they fit or not, up to each algorithm's debt. Verdict: 0.
-	Force
 	// Settle ends the holds of the charges and makes each what its Correction says. Verdict: bit i
 	// is set if the hold of charge i had ended before.
 	Settle
@@ -36,32 +37,20 @@ const (
 )
 
 var operations = [...]string{
-	"decide", "peek", "reserve", "atmost", "give", "force", "settle", "renew", "adjust", "atleast", "ask",
+	"decide", "peek", "reserve", "atmost", "force", "give", "settle", "renew", "adjust", "atleast", "ask",
 }
 
 // String returns the name of the operation in the scripts.
 func (o Operation) String() string { return operations[o] }
 
 // Corrects reports whether the reply to the operation is the verdict alone.
-func (o Operation) Corrects() bool {
-	switch o {
-	case Give, Settle, Renew, Adjust, AtLeast, Ask:
-		return true
-	}
-	return false
-}
+func (o Operation) Corrects() bool { return o >= Give }
 
 // Seeds reports whether the operation waits for keys that are to be seeded first.
 func (o Operation) Seeds() bool { return !o.Corrects() || o == Adjust }
 
 // Adjusts reports whether the operation is for the one charge on a quota.
-func (o Operation) Adjusts() bool {
-	switch o {
-	case Adjust, AtLeast, Ask:
-		return true
-	}
-	return false
-}
+func (o Operation) Adjusts() bool { return o >= Adjust }
 
 // Terms are the operation of a request and its options.
 type Terms struct {
