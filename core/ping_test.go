@@ -199,6 +199,7 @@ func TestDocumentedPermissions(t *testing.T) {
 		d := peek(t, g, core.Charge{Policy: raised, Key: user.Key, Cost: core.NoCost})
 		return d.At(0).Raised == 0
 	})
+	adjust(t, g, core.Adjustment{ID: "b", Policy: raised, Key: user.Key, Units: 1}) // drops it
 	moved := limited(t, "moved", core.TokenBucket{Rate: 1000, Per: time.Second, Burst: 1000})
 	three := []core.Charge{{Policy: limited(t, "p", frozen(9)), Key: user.Key, Cost: 1}, {Policy: limited(t, "q", frozen(9)), Key: user.Key, Cost: 1}, {Policy: moved, Key: user.Key, Cost: 1}}
 	decide(t, g, three...)

@@ -57,13 +57,13 @@ func (a *arguments) clear() {
 }
 
 // command returns the command, once all arguments are written.
-func (a *arguments) command(c *schema) trips.Command {
+func (a *arguments) command(s *Store) trips.Command {
 	if a.asked > 0 {
 		a.int(int64(a.asked))
 		a.name("asks")
 	}
-	if c.clock != nil {
-		a.int(c.clock())
+	if s.Clock != nil {
+		a.int(s.Clock())
 	}
 	return trips.Command{Script: a.script, Args: a.words}
 }

@@ -11,7 +11,7 @@ import (
 // batch is the decisions that share a script, and the arguments of that. A batch keeps what it
 // needs once it is encoded: a caller may leave, and use its requests for something else.
 type batch struct {
-	schema  *schema
+	store   *Store
 	calls   []*Decision
 	entries []entry
 	entryOf []int // of each call: its first entry
@@ -51,7 +51,7 @@ var batches = sync.Pool{New: func() any { return &batch{places: make(map[uint64]
 // Batch implements trips.Parcel.
 func (d *Decision) Batch() trips.Batch {
 	b := batches.Get().(*batch)
-	b.schema = d.schema
+	b.store = d.store
 	return b
 }
 

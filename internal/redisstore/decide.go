@@ -23,7 +23,7 @@ func (s *Store) Decide(ctx context.Context, requests []request.Request) error {
 	d := s.NewDecision(requests)
 	defer d.release()
 	d.Bound(ctx, s.Timeout)
-	return s.outcome(ctx, s.decide(ctx, d))
+	return s.outcome(ctx, s.send(ctx, d))
 }
 
 // Insist is Decide for a server that is known to fail, and for one whose connections are slow to
@@ -33,10 +33,10 @@ func (s *Store) Insist(ctx context.Context, requests []request.Request) error {
 	defer d.release()
 	d.Insists = true
 	d.End = time.Now().Add(s.Servers.Patience())
-	return s.decide(ctx, d)
+	return s.send(ctx, d)
 }
 
-func (s *Store) decide(ctx context.Context, d *Decision) error {
+func (s *Store) send(ctx context.Context, d *Decision) error {
 	for range attempts {
 		if err := s.Servers.Do(ctx, &d.Call); err != nil {
 			return err
@@ -51,7 +51,7 @@ func (s *Store) decide(ctx context.Context, d *Decision) error {
 // Decision is a call that carries the requests of one caller.
 type Decision struct {
 	trips.Call
-	schema   *schema
+	store    *Store
 	requests []request.Request
 	form     form
 	asks     int  // the request has that many charges which only ask whether a Block blocks
@@ -71,14 +71,14 @@ type form struct {
 }
 
 // NewDecision returns the call of requests on keys of one hash slot. It has no time yet.
-func (s *schema) NewDecision(requests []request.Request) *Decision {
+func (s *Store) NewDecision(requests []request.Request) *Decision {
 	if now := s.serverTime.Load(); now != 0 {
 		// One limit of a period that has passed would keep the whole batch from being decided.
 		renewPeriods(requests, now)
 	}
 	d := s.decisions.Get().(*Decision)
 	first := &requests[0]
-	*d = Decision{Call: d.Call, schema: s, requests: requests}
+	*d = Decision{Call: d.Call, store: s, requests: requests}
 	if len(requests) == 1 && len(first.Charges) > 1 {
 		d.askBlocks(first)
 	}
@@ -102,9 +102,9 @@ func (s *schema) NewDecision(requests []request.Request) *Decision {
 }
 
 // formOf returns the form of a call. A batch of calls may need the general one; see batch.suits.
-func (s *schema) formOf(d *Decision) form {
+func (s *Store) formOf(d *Decision) form {
 	r := &d.requests[0]
-	f := form{script: s.decide, asks: r.Asked > 0}
+	f := form{script: s.general, asks: r.Asked > 0}
 	switch {
 	case d.merges && plainBuckets(r.Sent()):
 		f.script = s.buckets
@@ -131,7 +131,7 @@ func plainBuckets(charges []*request.Charge) bool {
 }
 
 // straight has lua/decide/straight.lua decide a request of one charge if it can.
-func (f *form) straight(s *schema, r *request.Request) {
+func (f *form) straight(s *Store, r *request.Request) {
 	switch l := r.Charges[0].Limit.(type) {
 	case *algorithm.FixedWindow:
 		f.script = s.window
@@ -155,7 +155,7 @@ func (d *Decision) askBlocks(r *request.Request) {
 		return
 	}
 	d.asks = r.Asks()
-	known := func(c *request.Charge) bool { return d.schema.declines.has(c.StateHash()) }
+	known := func(c *request.Charge) bool { return d.store.declines.has(c.StateHash()) }
 	if !slices.ContainsFunc(r.Last(d.asks), known) {
 		r.Asked = d.asks
 	}
@@ -165,7 +165,7 @@ func (d *Decision) askBlocks(r *request.Request) {
 func (d *Decision) askAll() {
 	r := &d.requests[0]
 	r.Asked = 0
-	d.merges, d.form, d.brief = false, form{script: d.schema.decide}, 0
+	d.merges, d.form, d.brief = false, form{script: d.store.general}, 0
 	d.words = r.Words()
 }
 
@@ -173,7 +173,7 @@ func (d *Decision) askAll() {
 func (d *Decision) noteBlocks(r *request.Request) {
 	for _, c := range r.Last(d.asks) {
 		state := !slices.Equal(c.Reply, c.Limit.(*algorithm.Block).Untouched())
-		d.schema.declines.note(c.StateHash(), state)
+		d.store.declines.note(c.StateHash(), state)
 	}
 }
 
@@ -190,7 +190,7 @@ func (d *Decision) weighAlone(slot *request.Slot) {
 func (d *Decision) release() {
 	if d.Reset() {
 		d.requests = nil
-		d.schema.decisions.Put(d)
+		d.store.decisions.Put(d)
 	}
 }
 
@@ -216,12 +216,12 @@ func (d *Decision) Decode() (decided bool, err error) {
 	if !passed {
 		return true, d.decode()
 	}
-	d.schema.serverTime.Store(now)
+	d.store.serverTime.Store(now)
 	if d.requests[0].IsBound() {
 		return false, request.ErrPeriod
 	}
 	renewPeriods(d.requests, now)
-	d.form = d.schema.formOf(d)
+	d.form = d.store.formOf(d)
 	return false, nil
 }
 
@@ -245,7 +245,7 @@ func (d *Decision) decode() error {
 		d.noteBlocks(&d.requests[0])
 	}
 	if s := d.requests[0].Slot; s != nil && len(reply) > 0 {
-		return d.schema.decodeSlot(s, reply)
+		return d.store.decodeSlot(s, reply)
 	}
 	if len(reply) > 0 {
 		return trips.ErrReply

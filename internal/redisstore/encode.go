@@ -12,24 +12,24 @@ import (
 // lua/decide, lua/admit/admit.lua and lua/once/answer.lua have them.
 func (b *batch) Command() trips.Command {
 	first := b.calls[0]
-	script, isPlain := first.form.script, first.form.script == b.schema.buckets && len(b.calls) == 1
+	script, isPlain := first.form.script, first.form.script == b.store.buckets && len(b.calls) == 1
 	if isPlain {
 		b.entries = append(b.entries, entry{request: &first.requests[0], callers: 1})
 	} else {
 		b.collect()
 		if !b.suits(script) {
-			script = b.schema.decide
+			script = b.store.general
 		}
 	}
 	b.begin(script)
 	switch script {
-	case b.schema.buckets:
+	case b.store.buckets:
 		b.bucketArguments()
-	case b.schema.answer:
+	case b.store.answer:
 		b.answer(&first.requests[0])
-	case b.schema.admit:
+	case b.store.admit:
 		b.alone(&first.requests[0])
-	case b.schema.decide:
+	case b.store.general:
 		b.keyNames()
 		b.limitList()
 		b.runs(b.generalRun)
@@ -37,7 +37,7 @@ func (b *batch) Command() trips.Command {
 		b.keyNames()
 		b.runs(b.straightRun)
 	}
-	command := b.command(b.schema)
+	command := b.command(b.store)
 	command.Number = isPlain && len(first.requests[0].Sent()) == 1
 	return command
 }
@@ -45,11 +45,11 @@ func (b *batch) Command() trips.Command {
 // suits reports whether the script of the calls can decide what they are together.
 func (b *batch) suits(script *trips.Script) bool {
 	switch script {
-	case b.schema.decide, b.schema.admit, b.schema.answer:
+	case b.store.general, b.store.admit, b.store.answer:
 		return true
-	case b.schema.buckets:
+	case b.store.buckets:
 		return !b.mixed
-	case b.schema.tokenBucket: // a bucket is charged once, because its costs may have fractions
+	case b.store.tokenBucket: // a bucket is charged once, because its costs may have fractions
 		merged := func(e entry) bool { return e.callers > 1 }
 		if slices.ContainsFunc(b.entries, merged) || b.repeats() {
 			return false
@@ -65,7 +65,7 @@ func (b *batch) keyNames() {
 	}
 	b.int(int64(len(b.keys)))
 	for _, c := range b.keys {
-		b.name(b.schema.prefix + c.Path + c.Stored)
+		b.name(b.store.Prefix + c.Path + c.Stored)
 	}
 }
 
@@ -195,12 +195,12 @@ func (b *batch) alone(r *request.Request) {
 	b.keyNames()
 	for _, c := range b.keys {
 		if c.HoldFor > 0 {
-			b.name(b.schema.prefix + c.Path + c.Suffix + request.HoldsSuffix)
+			b.name(b.store.Prefix + c.Path + c.Suffix + request.HoldsSuffix)
 		}
 	}
 	for _, c := range b.keys {
 		if c.Adjusts {
-			b.name(b.schema.prefix + c.Path + c.Suffix + request.AdjustmentsSuffix)
+			b.name(b.store.Prefix + c.Path + c.Suffix + request.AdjustmentsSuffix)
 		}
 	}
 	if r.Slot != nil {
@@ -217,7 +217,7 @@ func (b *batch) alone(r *request.Request) {
 // answer writes KEYS and ARGV of lua/once/answer.lua, which decides one request.
 func (b *batch) answer(r *request.Request) {
 	b.keyNames()
-	b.name(answerName(b.schema.prefix, b.keys[0]))
+	b.name(answerName(b.store.Prefix, b.keys[0]))
 	b.set(numberAt, int64(len(b.words)-numberAt-1))
 	b.limitList()
 	b.runs(b.generalRun)

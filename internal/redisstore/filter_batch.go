@@ -9,7 +9,7 @@ import (
 
 // filterBatch is questions to one filter in one script.
 type filterBatch struct {
-	schema *schema
+	store  *Store
 	calls  []*question
 	parts  []int64 // that they ask for, in order
 	places []byte  // of the items' bits
@@ -21,8 +21,8 @@ var filterBatches = sync.Pool{New: func() any { return new(filterBatch) }}
 // Batch implements trips.Parcel.
 func (k *question) Batch() trips.Batch {
 	b := filterBatches.Get().(*filterBatch)
-	b.schema = k.schema
-	b.begin(k.schema.filter)
+	b.store = k.store
+	b.begin(k.store.filter)
 	return b
 }
 
@@ -43,7 +43,7 @@ func (b *filterBatch) Command() trips.Command {
 	}
 	slices.Sort(b.parts)
 	b.parts = slices.Compact(b.parts)
-	b.filterHead(b.schema.prefix, b.calls[0].filter, "ask", shape, b.parts)
+	b.filterHead(b.store.Prefix, b.calls[0].filter, "ask", shape, b.parts)
 	for _, k := range b.calls {
 		for _, it := range k.items {
 			part, _ := slices.BinarySearch(b.parts, it.Part)
@@ -58,7 +58,7 @@ func (b *filterBatch) Command() trips.Command {
 			b.int(it.Block*size + size - 1)
 		}
 	}
-	return b.command(b.schema)
+	return b.command(b.store)
 }
 
 // Deliver implements trips.Batch.

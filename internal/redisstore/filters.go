@@ -70,7 +70,7 @@ func (f *Filters) ask(
 func (f *Filters) askRecorded(
 	ctx context.Context, filter string, s bloom.Shape, items []bloom.Item,
 ) ([]int64, error) {
-	k := newQuestion(f.store.schema, filter, s, items)
+	k := f.store.newQuestion(filter, s, items)
 	defer k.release()
 	k.Bound(ctx, f.store.Timeout)
 	if err := f.store.Servers.Do(ctx, &k.Call); err != nil {
@@ -108,7 +108,7 @@ func partsUpTo(n int64) []int64 {
 func (f *Filters) run(
 	ctx context.Context, operation, filter string, s bloom.Shape, parts []int64, args ...int64,
 ) ([]int64, error) {
-	k := f.store.newSingle(f.store.schema.filter, filter)
+	k := f.store.newSingle(f.store.filter, filter)
 	k.Bound(ctx, f.store.Timeout)
 	k.filterHead(f.store.Prefix, filter, operation, s, parts)
 	for _, n := range args {

@@ -6,14 +6,14 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-func (s *schema) decodeSlot(slot *request.Slot, reply []int64) (err error) {
+func (s *Store) decodeSlot(slot *request.Slot, reply []int64) (err error) {
 	slot.Grant, err = s.decodeGrant(slot.Scope, &slot.Request, reply)
 	slot.Answered = err == nil
 	return err
 }
 
 // decodeGrant reads the reply to an acquire in a scope. If others hold slots there, it notes that.
-func (s *schema) decodeGrant(scope string, q *lease.Request, n []int64) (lease.Grant, error) {
+func (s *Store) decodeGrant(scope string, q *lease.Request, n []int64) (lease.Grant, error) {
 	if len(n) == 1 { // the token of a lone holder
 		used := make([]int64, len(q.Levels))
 		for i, l := range q.Levels {

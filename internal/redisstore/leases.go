@@ -147,7 +147,7 @@ func (l *Leases) List(
 	ctx context.Context,
 	scope string,
 ) (now int64, entries []lease.Entry, err error) {
-	s := l.store.schema
+	s := l.store
 	k := s.newSingle(s.lease, s.outermost(scope))
 	k.texts = true
 	k.int(scopeKeys)

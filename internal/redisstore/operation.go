@@ -23,13 +23,13 @@ func weightOf(ids []string) int { return leaseWeight + 2*(len(ids)-1) }
 // its ARGV and these. At a lone holder it has one key, and the number is left out.
 type operation struct {
 	trips.Call
-	schema    *schema
+	store     *Store
 	arguments // without the head of the command
 
 	reply []int64
 }
 
-func (s *schema) newOperation() *operation {
+func (s *Store) newOperation() *operation {
 	o := s.operations.Get().(*operation)
 	o.Lane = trips.Operations
 	return o
@@ -40,14 +40,14 @@ func (o *operation) release() {
 	if o.Reset() {
 		o.clear()
 		o.reply = nil
-		o.schema.operations.Put(o)
+		o.store.operations.Put(o)
 	}
 }
 
 // operate makes the call one of an operation with n arguments. It writes the KEYS of the operation,
 // the number of its ARGV, and the first of these.
 func (o *operation) operate(scope, name string, n, weight int) {
-	o.script, o.Outermost = o.schema.lease, o.schema.outermost(scope)
+	o.script, o.Outermost = o.store.lease, o.store.outermost(scope)
 	o.Weight = min(weight, trips.MaxOperationWeight)
 	o.clear()
 	o.leaseKeys(scope)
@@ -57,27 +57,27 @@ func (o *operation) operate(scope, name string, n, weight int) {
 
 // take makes the call one of lua/lease/takes.lua.
 func (o *operation) take(scope string, q *lease.Request) {
-	o.operateLone(o.schema.take, scope)
+	o.operateLone(o.store.take, scope)
 	o.int(q.Lease/1000 + loneMargin)
 	o.name(q.Lone())
 }
 
 // leave makes the call one of lua/lease/leaves.lua.
 func (o *operation) leave(scope, id string) {
-	o.operateLone(o.schema.leave, scope)
+	o.operateLone(o.store.leave, scope)
 	o.name(" " + id + " ")
 }
 
 // operateLone makes the new call one of a script for lone holders. It writes the one key.
 func (o *operation) operateLone(s *trips.Script, scope string) {
-	o.script, o.Outermost = s, o.schema.outermost(scope)
+	o.script, o.Outermost = s, o.store.outermost(scope)
 	o.Weight = loneWeight
 	o.name(scope + recordsSuffix)
 }
 
 // outermost returns the outermost part that a scope is below.
-func (s *schema) outermost(scope string) string {
-	return scope[len(s.prefix) : strings.IndexByte(scope, '}')+1]
+func (s *Store) outermost(scope string) string {
+	return scope[len(s.Prefix) : strings.IndexByte(scope, '}')+1]
 }
 
 // Joins implements trips.Parcel.
@@ -88,9 +88,9 @@ func (o *operation) Joins(p trips.Parcel) bool {
 
 // leaseBatch is operations on leases in one script.
 type leaseBatch struct {
-	schema *schema
-	lone   bool // the script is one for lone holders
-	calls  []*operation
+	store *Store
+	lone  bool // the script is one for lone holders
+	calls []*operation
 	arguments
 }
 
@@ -99,7 +99,7 @@ var leaseBatches = sync.Pool{New: func() any { return new(leaseBatch) }}
 // Batch implements trips.Parcel.
 func (o *operation) Batch() trips.Batch {
 	b := leaseBatches.Get().(*leaseBatch)
-	b.schema, b.lone = o.schema, o.script != o.schema.lease
+	b.store, b.lone = o.store, o.script != o.store.lease
 	b.begin(o.script)
 	return b
 }
@@ -127,7 +127,7 @@ func (b *leaseBatch) Command() trips.Command {
 	for _, k := range b.calls {
 		b.words = append(b.words, k.words[argv:]...)
 	}
-	command := b.command(b.schema)
+	command := b.command(b.store)
 	command.Number = b.lone
 	return command
 }

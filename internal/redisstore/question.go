@@ -11,7 +11,7 @@ import (
 // question is a call that asks a filter for items.
 type question struct {
 	trips.Call
-	schema *schema
+	store  *Store
 	filter string // without the prefix; its braces pick the hash slot
 	shape  bloom.Shape
 	items  []bloom.Item
@@ -19,13 +19,9 @@ type question struct {
 	reply []int64
 }
 
-func newQuestion(s *schema, filter string, shape bloom.Shape, items []bloom.Item) *question {
-	k, ok := s.questions.Get().(*question)
-	if !ok {
-		k = new(question)
-		k.Call = trips.NewCall(k)
-	}
-	k.schema, k.filter, k.shape, k.items = s, filter, shape, items
+func (s *Store) newQuestion(filter string, shape bloom.Shape, items []bloom.Item) *question {
+	k := s.questions.Get().(*question)
+	k.filter, k.shape, k.items = filter, shape, items
 	k.Outermost = filter
 	// An item of a small block takes the server some 2 µs.
 	k.Weight = len(items) * (1 + shape.Hashes/8 + int(shape.Bits/2048))
@@ -34,9 +30,9 @@ func newQuestion(s *schema, filter string, shape bloom.Shape, items []bloom.Item
 
 // release lets the question be used again.
 func (k *question) release() {
-	if pool := &k.schema.questions; k.Reset() {
-		*k = question{Call: k.Call}
-		pool.Put(k)
+	if k.Reset() {
+		k.items, k.reply = nil, nil
+		k.store.questions.Put(k)
 	}
 }
 

@@ -5,7 +5,7 @@ import "github.com/headgate/headgate/internal/redisstore/trips"
 // single is a call of an operation that shares its script with no other.
 type single struct {
 	trips.Call
-	schema *schema
+	store *Store
 	arguments
 	texts bool // the reply holds texts too
 
@@ -17,8 +17,8 @@ var (
 	_ trips.Batch  = (*single)(nil)
 )
 
-func (s *schema) newSingle(script *trips.Script, outermost string) *single {
-	k := &single{schema: s}
+func (s *Store) newSingle(script *trips.Script, outermost string) *single {
+	k := &single{store: s}
 	k.begin(script)
 	k.Call = trips.NewCall(k)
 	k.Outermost, k.Lane, k.Weight = outermost, trips.Operations, leaseWeight
@@ -36,7 +36,7 @@ func (k *single) Add(trips.Parcel) bool { return true }
 
 // Command implements trips.Batch.
 func (k *single) Command() trips.Command {
-	c := k.command(k.schema)
+	c := k.command(k.store)
 	c.Texts = k.texts
 	return c
 }

@@ -5,6 +5,8 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 
 	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
@@ -16,12 +18,37 @@ type Store struct {
 	Config
 	Servers *trips.Servers // to which its calls go
 
-	*schema
+	scripts
+	// Of calls to be used again. A call has a channel, and one of a synctest bubble stays there.
+	decisions, operations, questions sync.Pool
+
+	serverTime atomic.Int64 // when a calendar's period was last found to have passed
+	declines   declines
 }
 
 // New returns a Store. It sends nothing.
 func New(cfg Config) *Store {
-	s := &Store{Config: cfg, schema: newSchema(&cfg)}
+	s := &Store{Config: cfg}
+	if cfg.Script == nil {
+		s.scripts = ownScripts()
+	} else {
+		s.scripts = newScripts(cfg.Script)
+	}
+	s.decisions.New = func() any {
+		d := &Decision{store: s}
+		d.Call = trips.NewCall(d)
+		return d
+	}
+	s.operations.New = func() any {
+		o := &operation{store: s}
+		o.Call = trips.NewCall(o)
+		return o
+	}
+	s.questions.New = func() any {
+		k := &question{store: s}
+		k.Call = trips.NewCall(k)
+		return k
+	}
 	s.Servers = trips.New(trips.Config{
 		Client: cfg.Client, Cluster: cfg.Cluster, Timeout: cfg.Timeout, Tasks: cfg.Tasks,
 		Probe: s.probe, Notify: cfg.Notify,
@@ -43,6 +70,14 @@ func (s *Store) outcome(ctx context.Context, err error) error {
 		return request.Unsent{Err: s.Reword(ctx, err)}
 	}
 	return s.Reword(ctx, err)
+}
+
+// clocked appends the time to the arguments of a script on a clock other than Redis's.
+func (s *Store) clocked(args []any) []any {
+	if s.Clock != nil {
+		args = append(args, s.Clock())
+	}
+	return args
 }
 
 // Reset implements request.Store.
