@@ -127,9 +127,9 @@ func (p *Pulse) Lost() time.Duration {
 	return p.lost + p.late(time.Now())
 }
 
-// Turn returns how long a goroutine waits for its turn now, if that is long: by how much the last beat
-// was late, or half as long as before it, so that a single stall is soon forgotten.
-func (p *Pulse) Turn() time.Duration {
+// waitsFor returns how long a goroutine waits for its turn now, if that is long: by how much the last
+// beat was late, or half as long as before it.
+func (p *Pulse) waitsFor() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(p.turn, p.late(time.Now()))
@@ -152,7 +152,7 @@ func (p *Pulse) WithinTurns(
 	ctx context.Context, d time.Duration, turns int,
 ) (context.Context, context.CancelFunc) {
 	n := time.Duration(turns)
-	return p.within(ctx, d, n*longestTurn, func() time.Duration { return n * p.Turn() })
+	return p.within(ctx, d, n*longestTurn, func() time.Duration { return n * p.waitsFor() })
 }
 
 // within returns a context that ends by d and longest, and by what most returns after d.

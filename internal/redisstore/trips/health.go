@@ -18,7 +18,8 @@ type health struct {
 	answered time.Time     // when the server last answered
 	proven   time.Time     // when it last answered a probe
 	lost     time.Duration // by how much the beats of this process were late, in all
-	turn     time.Duration // of a goroutine; see deadline.Pulse.Turn
+	late     time.Duration // by how much the last one was
+	turn     time.Duration // by how much two in a row were: how long a goroutine waits for its turn
 	starved  time.Time     // when one was last late
 	shed     bool          // calls ended as overload since overload was last reported
 	reported time.Time     // when overload was last reported
@@ -63,10 +64,11 @@ func (h *health) isSilent(sent time.Time) bool {
 	return time.Since(sent) >= h.timeout/2 && !h.heard.After(sent)
 }
 
-// beats notes by how much a beat of this process was late, and how long a turn is now.
-func (h *health) beats(late, turn time.Duration) {
+// beats notes by how much a beat of this process was late. A single one is a stall, after which turns
+// are as short as before. With each beat that is less late a turn counts for half as much.
+func (h *health) beats(late time.Duration) {
 	h.lost += late
-	h.turn = turn
+	h.turn, h.late = max(min(late, h.late), h.turn/2), late
 	if late > 0 {
 		h.starved = time.Now()
 	}

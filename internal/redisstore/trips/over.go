@@ -35,7 +35,7 @@ func (q *queue) fired() {
 // may have come that no goroutine could read yet.
 func (q *queue) tick(late time.Duration) {
 	q.mu.Lock()
-	q.beats(late, q.pulse.Turn())
+	q.beats(late)
 	q.rests()
 	q.mu.Unlock()
 	q.end()
