@@ -99,6 +99,7 @@ func (b *batch) sizeOf(d *Decision) (n int) {
 
 // collect finds the requests, the keys and the limits of the calls. Equal requests are one entry.
 func (b *batch) collect() {
+	clear(b.places)
 	for _, k := range b.calls {
 		if k.merges && len(b.entries) > 0 {
 			if i := b.equal(&k.requests[0]); i >= 0 {
@@ -191,7 +192,6 @@ func (b *batch) Release() {
 	clear(b.entries)
 	clear(b.keys)
 	clear(b.limits)
-	clear(b.places)
 	b.clear()
 	*b = batch{ // keeps its memory
 		calls: b.calls[:0], entries: b.entries[:0], entryOf: b.entryOf[:0],
