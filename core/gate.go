@@ -57,7 +57,7 @@ func NewMemory(cfg Config) (*Gate, error) {
 	g.source = SourceMemory
 	g.bound = func(ctx context.Context) context.Context { return ctx }
 	g.ping = func(context.Context) error { return nil }
-	g.lend(clock, nil)
+	g.lend(clock, keeper.Config{})
 	g.lent.Clock = clock
 	g.lent.Leases = g.lent.LocalLeases
 	g.lent.Answers = func(context.Context, string) bool { return true }
@@ -79,12 +79,11 @@ func newGate(cfg Config, clock func() int64) *Gate {
 }
 
 // lend begins to lend what Gates in memory and on Redis have alike.
-func (g *Gate) lend(clock func() int64, listen keeper.Listener) {
+func (g *Gate) lend(clock func() int64, cfg keeper.Config) {
+	cfg.Prefix, cfg.ID, cfg.Tasks, cfg.Closed = g.prefix, newID(), g.tasks, ErrClosed
 	g.lent = hub.Hub{
 		Prefix: g.prefix, Replicas: g.cfg.Replicas, Tasks: g.tasks, Closed: g.isClosed,
-		Keeper: keeper.New(keeper.Config{
-			Listen: listen, Prefix: g.prefix, ID: newID(), Tasks: g.tasks, Closed: ErrClosed,
-		}),
+		Keeper: keeper.New(cfg),
 	}
 	g.lent.LocalLeases = memstore.NewLeases(clock, g.lent.Keeper.Tell)
 	if g.cfg.Observe != nil {

@@ -48,7 +48,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 		return statePolicies(store, g.lent.Answers, policies)
 	})
 	g.ping = func(ctx context.Context) error { return pingRedis(ctx, store, g.cfg.Timeout) }
-	g.lend(clock, keeper.Listen(client))
+	g.lend(clock, keeper.Config{Listen: keeper.Listen(client), Server: store.Servers.Server})
 	g.lent.Use = store.Servers.Use
 	g.lent.Answers = store.Servers.Answers
 	g.lent.Filters = redisstore.NewFilters(store)
@@ -94,11 +94,13 @@ func (g *Gate) serverNotice(ctx context.Context, n trips.Notice) {
 	if n.Kind == trips.Overloaded {
 		n.Err = ErrOverloaded
 	}
-	g.tell(ctx, &ServerEvent{Op: noticed[n.Kind], Node: n.Node, Err: n.Err})
 	switch n.Kind {
 	case trips.Opened:
-		g.lent.Keeper.Wake() // the waiters' failure modes decide
-	case trips.Closed, trips.ScriptMissing: // a server without a script has just begun
+		g.lent.Keeper.Fails(n.Node)
+	case trips.Closed:
+		g.lent.Keeper.Answers(n.Node)
+	case trips.ScriptMissing: // a server without a script has just begun
 		g.lent.Keeper.RenewAll()
 	}
+	g.tell(ctx, &ServerEvent{Op: noticed[n.Kind], Node: n.Node, Err: n.Err})
 }

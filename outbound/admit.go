@@ -37,8 +37,11 @@ func (x *delivery) try() (*pass, *BusyError, error) {
 		return x.slotFirst()
 	}
 	// Those that run take the slots again first that Redis does not know.
-	wait := max(settling-time.Since(time.Unix(0, x.t.unasked.Load())), x.t.hub.Keeper.Settles())
-	if err := x.sleep(min(wait, x.left())); err != nil {
+	wait := x.t.hub.Keeper.Settles(x.req.Context(), x.outermost())
+	if wait > x.left() {
+		return nil, &BusyError{Rule: x.t.cfg.Slot.Semaphore.Name(), After: wait, rank: bySlot}, nil
+	}
+	if err := x.sleep(wait); err != nil {
 		return nil, nil, err
 	}
 	l, d, err := x.t.cfg.Slot.Semaphore.Admit(
@@ -58,9 +61,6 @@ func (x *delivery) try() (*pass, *BusyError, error) {
 	}
 	return x.slotFirst()
 }
-
-// settling is for how long a request takes no slot after Redis did not answer.
-const settling = 500 * time.Millisecond
 
 // slotFirst waits for a slot, and then spends the charges. It leaves the line first, because requests
 // that hold the slots may wait in it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
@@ -106,19 +105,28 @@ func (p *pass) giveBack(l *semaphore.Lease) {
 	p.x.t.hub.Tasks.Go(func() { _ = l.Release(p.req.Context()) }) // on failure it is sent again
 }
 
+// outermost returns that part of the keys of the slot, as stores name it.
+func (x *delivery) outermost() string { return "{" + x.caps[0].Key.Parts()[0] + "}" }
+
 // retake takes another slot for a request that goes on without one that Redis knows. It asks until Redis
-// has granted one, or the request has ended. At first it does not wait: those that wait let it go first.
+// has granted one, or the request has ended. It does not wait in the queue while those that do let it go
+// first.
 func (p *pass) retake() {
-	for wait := time.Duration(0); ; wait = outageRetry {
-		if p.x.t.hub.Answers(p.req.Context(), "{"+p.x.caps[0].Key.Parts()[0]+"}") {
-			l, _ := p.x.t.cfg.Slot.Semaphore.Acquire(p.req.Context(), semaphore.Request{Caps: p.x.caps, MaxWait: wait})
+	ctx, x := p.req.Context(), p.x
+	for {
+		if x.t.hub.Answers(ctx, x.outermost()) {
+			wait := outageRetry
+			if x.t.hub.Keeper.Settles(ctx, x.outermost()) > 0 {
+				wait = 0
+			}
+			l, _ := x.t.cfg.Slot.Semaphore.Acquire(ctx, semaphore.Request{Caps: x.caps, MaxWait: wait})
 			if l.Token() != 0 {
 				p.keep(l)
 				return
 			}
-			_ = l.Release(p.req.Context()) // on failure it is sent again
+			_ = l.Release(ctx) // on failure it is sent again
 		}
-		if p.x.t.hub.Keeper.Sleep(p.req.Context(), turn) != nil {
+		if x.t.hub.Keeper.Sleep(ctx, turn) != nil {
 			return
 		}
 	}

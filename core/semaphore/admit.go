@@ -104,7 +104,7 @@ func (s made) newClaim(
 		slot: request.Slot{Scope: o.scope, Request: o.wanted, Abandon: s.abandon},
 	}
 	// A slot of the same step needs no second question.
-	if len(c.asks) > 0 && o.wanted.Waiters > 0 && s.hub.Keeper.Settles() <= 0 {
+	if len(c.asks) > 0 && o.wanted.Waiters > 0 && s.hub.Keeper.Settles(ctx, o.outermost) <= 0 {
 		c.slot.Request.Waiters, c.slot.Waits = 0, true
 	}
 	return c, nil

@@ -52,9 +52,7 @@ func (o *order) ask(ctx context.Context, store request.LeaseStore, q lease.Reque
 	defer a.leave() // OnQueue may panic
 	for {
 		if q.Waiters > 0 && !a.fallsBack() {
-			wait := min(k.Settles(), longest-time.Since(o.start))
-			o.waited = o.waited || wait > 0
-			if err := k.Sleep(ctx, wait); err != nil {
+			if err := a.settle(ctx); err != nil {
 				return nil, err
 			}
 		}
@@ -69,6 +67,20 @@ func (o *order) ask(ctx context.Context, store request.LeaseStore, q lease.Reque
 			return l, err
 		}
 	}
+}
+
+// settle waits while callers leave the server to the holders, but not for longer than MaxWait.
+func (a *attempt) settle(ctx context.Context) error {
+	wait, left := a.hub.Keeper.Settles(ctx, a.outermost), a.request.MaxWait-time.Since(a.start)
+	if wait <= 0 {
+		return nil
+	}
+	a.waited = true
+	err := a.hub.Keeper.Sleep(ctx, min(wait, left))
+	if err == nil && wait > left {
+		return a.full(a.lease, lease.Grant{Status: lease.Waiting, Used: make([]int64, len(a.lease.Levels))})
+	}
+	return err
 }
 
 // halfOf returns when half of a wait that began at start is over.
@@ -123,29 +135,22 @@ func (a *attempt) wait(ctx context.Context, grant lease.Grant) (*Lease, error) {
 	}
 	poll := time.NewTimer(patience)
 	defer poll.Stop()
-	var settled <-chan time.Time // after Redis has begun to answer again
-	for {
-		select {
-		case <-a.waiter.Woken:
-			// What this process grants then may be another's in Redis.
-			_, closing := a.hub.Keeper.Heard(a.waiter)
-			if closing || !a.outlasted(ctx) {
-				return a.woken(ctx, grant)
-			}
-		case <-poll.C:
-			if !a.outlasted(ctx) {
-				return nil, nil
-			}
-		case <-settled:
+	select {
+	case <-a.waiter.Woken:
+		// What this process grants when Redis answers again may be another's there.
+		if _, closing := a.hub.Keeper.Heard(a.waiter); closing || !a.outlasted(ctx) {
+			return a.woken(ctx, grant)
+		}
+		return nil, errBack
+	case <-poll.C:
+		if a.outlasted(ctx) {
 			return nil, errBack
-		case <-a.over:
-			return nil, a.full(a.lease, grant)
-		case <-ctx.Done():
-			return nil, fmt.Errorf("semaphore: %w", ctx.Err())
 		}
-		if settled == nil { // holders of all processes take their slots again first
-			settled = time.After(2 * breaker.Pause)
-		}
+		return nil, nil
+	case <-a.over:
+		return nil, a.full(a.lease, grant)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("semaphore: %w", ctx.Err())
 	}
 }
 

@@ -161,7 +161,8 @@ func TestEventsOfSlots(t *testing.T) {
 			t.Errorf("evicted: %+v", evicted)
 		}
 		l = acquire(t, s, level)
-		l.Expire()
+		forget(t, s, level.Key)
+		gatetest.Is(t, l.Extend(t.Context()), semaphore.ErrLeaseLost, "extended")
 		if lost := e.wait(t, semaphore.LeaseLost); lost.Semaphore != s || !errors.Is(lost.Err, semaphore.ErrLeaseLost) {
 			t.Errorf("lost: %+v", lost)
 		}

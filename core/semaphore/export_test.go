@@ -10,9 +10,6 @@ import (
 // Until returns when this process gives up a lease that is not renewed.
 func (l *Lease) Until() time.Time { return l.holding.Until() }
 
-// Expire makes a lease end for this process.
-func (l *Lease) Expire() { l.holding.Expire() }
-
 // Enqueue asks for a slot once and does not wait. A request without a slot stays queued for one
 // TTL.
 func (s *Semaphore) Enqueue(ctx context.Context, r Request) (id string, err error) {

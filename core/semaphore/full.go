@@ -16,7 +16,8 @@ var ErrFull = errors.New("semaphore: full")
 type FullError struct {
 	// Cap is the index of the innermost cap without room.
 	Cap int
-	// InUse and Limit describe that cap.
+	// InUse and Limit describe that cap. InUse is 0 if MaxWait was over while the caller let holders come
+	// first at a server that may be empty.
 	InUse, Limit int64
 	// Queue reports that the queue is full or MaxWait is over.
 	Queue bool

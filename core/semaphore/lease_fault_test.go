@@ -259,6 +259,8 @@ func TestAdmitLeavesAnEmptyServerToHolders(t *testing.T) {
 	before := l.Until()
 	worked(t, client.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
 	eventually(t, "it listens again", func() bool { return l.Until().After(before) })
+	_, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{free}, MaxWait: 1})
+	gatetest.Is(t, err, semaphore.ErrFull, "its time is over before the holders are back")
 	blocks := limited(t, "blocks", core.Block{Strikes: 5, Within: time.Minute, For: time.Hour})
 	list := core.Must(core.NewBlocklist(other, blocks))
 	spends := core.Charge{Policy: limited(t, "spends", frozen(1)), Key: free.Key, Cost: 1}

@@ -50,10 +50,16 @@ func (k *Keeper) Await(ctx context.Context, wait time.Duration, woken <-chan str
 	}
 }
 
-// pause waits for d. It returns false, and earlier, if Close gives up what is left.
+// pause waits for d, or until a server answers again. It returns false, and earlier, if Close gives up what
+// is left.
 func (k *Keeper) pause(d time.Duration) bool {
+	k.mu.Lock()
+	answers := k.answers
+	k.mu.Unlock()
 	select {
 	case <-time.After(d):
+		return true
+	case <-answers:
 		return true
 	case <-k.done.Done():
 		return false

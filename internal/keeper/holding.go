@@ -91,14 +91,6 @@ func (h *Holding) Until() time.Time {
 	return h.until
 }
 
-// Expire ends the lease now, as if it could not be renewed. It is for tests.
-func (h *Holding) Expire() {
-	h.keeper.mu.Lock()
-	defer h.keeper.mu.Unlock()
-	h.until = time.Now()
-	h.keeper.attend(h.until)
-}
-
 // OnLoss makes hear the function that a loss calls. If the lease is lost already, OnLoss calls it.
 func (h *Holding) OnLoss(hear func(error)) {
 	h.mu.Lock()

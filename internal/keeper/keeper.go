@@ -19,7 +19,9 @@ type Config struct {
 	Prefix string         // of the names of channels
 	ID     string         // of this process, in the names of channels
 	Tasks  *breaker.Tasks // run what the Keeper starts
-	Closed error          // for waiters and holders that Close leaves without a slot
+	// Server returns the server of an outermost part, and whether it is asked. It is nil in memory.
+	Server func(ctx context.Context, outermost string) (name string, asked bool)
+	Closed error // for waiters and holders that Close leaves without a slot
 }
 
 // ErrLost is the error for the holder of a lost lease.
@@ -62,14 +64,15 @@ type Keeper struct {
 	busy    int           // calls that acquire or release
 	idle    chan struct{} // closed when nothing is held or busy; nil unless Close waits
 	closing bool
-	closed  chan struct{} // closed by Close
-	over    bool          // Close has given up the leases that were left
-	timer   *time.Timer   // calls look
-	timed   bool          // the timer runs
-	next    time.Time     // when it fires
-	broke   time.Time     // when a connection on which the Keeper listens broke last
-	settled time.Time     // until when callers leave a server that may be empty to the holders
-	returns atomic.Int64  // slots whose release is repeated
+	closed  chan struct{}        // closed by Close
+	over    bool                 // Close has given up the leases that were left
+	timer   *time.Timer          // calls look
+	timed   bool                 // the timer runs
+	next    time.Time            // when it fires
+	broke   time.Time            // when a server, or a connection on which the Keeper listens, broke last
+	settled map[string]time.Time // by server, until when callers leave it to the holders
+	answers chan struct{}        // closed when a circuit closes, which makes the next one
+	returns atomic.Int64         // slots whose release is repeated
 	done    context.Context
 	stop    context.CancelFunc
 }
@@ -79,6 +82,7 @@ func New(cfg Config) *Keeper {
 	k := &Keeper{
 		Config: cfg, channels: silent{cfg.Prefix + "wake:" + cfg.ID},
 		held: make(map[string]*Holding), waiting: make(waiters), closed: make(chan struct{}),
+		settled: make(map[string]time.Time), answers: make(chan struct{}),
 	}
 	k.done, k.stop = context.WithCancel(context.Background())
 	if cfg.Listen != nil {

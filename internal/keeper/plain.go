@@ -21,6 +21,8 @@ func Listen(client redis.UniversalClient) Listener {
 			return newShards(k, client)
 		case *redis.Ring:
 			return &ring{silent: one, keeper: k, shards: client, heard: make(map[*redis.Client]bool)}
+		case *redis.Client:
+			return &plain{silent: one, keeper: k, client: client, server: client.Options().Addr}
 		}
 		return &plain{silent: one, keeper: k, client: client}
 	}
@@ -35,7 +37,8 @@ type plain struct {
 	silent
 	keeper  *Keeper
 	client  redis.UniversalClient
-	listens bool // the keeper's lock guards it
+	server  string // as Config.Server names it
+	listens bool   // the keeper's lock guards it
 }
 
 func (c *plain) wait(*Waiter, string) { c.hold() }
@@ -82,7 +85,7 @@ func (c *plain) hearOn() {
 			asked = true
 		default:
 			if heard {
-				c.keeper.broken()
+				c.keeper.broken(c.server, settling)
 			}
 			return
 		}
@@ -94,7 +97,7 @@ func (c *plain) hear(m any) {
 	case *redis.Message:
 		c.keeper.Tell(m.Payload)
 	case *redis.Subscription:
-		c.keeper.back()
+		c.keeper.back(c.server)
 		c.keeper.Wake()
 	}
 }

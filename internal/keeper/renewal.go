@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/request"
@@ -62,56 +61,6 @@ func (k *Keeper) look() {
 			k.Tasks.Run(func() { k.renew(r) })
 		}
 	}
-}
-
-// RenewAll renews all leases now, because their server may have forgotten them: but those that it has
-// confirmed within a second, in which a process uses its first scripts, unless a connection broke since.
-func (k *Keeper) RenewAll() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := time.Now()
-	for _, h := range k.held {
-		old := now.Sub(h.sent) > time.Second || h.sent.Before(k.broke)
-		if h.Store != nil && h.asking == 0 && now.Before(h.due) && old {
-			h.due = now
-		}
-	}
-	if k.timer != nil { // attend would link what renews leases into programs without any
-		k.timed, k.next = true, now
-		k.timer.Reset(0)
-	}
-}
-
-// settling is how long callers that can wait leave a server that may be empty to the holders.
-const settling = 2 * breaker.Pause
-
-// broken notes that a connection on which the Keeper listened broke: its server may begin again, and empty.
-func (k *Keeper) broken() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.broke = time.Now()
-	k.settled = k.broke.Add(settling)
-}
-
-// back renews all leases if a connection broke before the one on which the Keeper listens now.
-func (k *Keeper) back() {
-	k.mu.Lock()
-	again := !k.broke.IsZero()
-	if again {
-		k.settled = time.Now().Add(settling)
-	}
-	k.mu.Unlock()
-	if again {
-		k.RenewAll()
-	}
-}
-
-// Settles returns how long a caller that can wait leaves the server to the holders of all processes, who
-// take their slots again if it has forgotten them.
-func (k *Keeper) Settles() time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return time.Until(k.settled)
 }
 
 // survey returns what look is to renew, and does the rest of its work.

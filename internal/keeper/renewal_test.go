@@ -317,3 +317,38 @@ type noPermission string
 
 func (e noPermission) Error() string { return string(e) }
 func (e noPermission) RedisError()   {}
+
+// Callers leave a server to the holders when its circuit closes. A release that failed is sent again then, and
+// not before.
+func TestHoldersComeFirstWhenACircuitCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open := true
+		k := New(Config{Tasks: new(breaker.Tasks), Server: func(context.Context, string) (string, bool) { return "a", !open }})
+		store := &releasing{err: func() error {
+			if open {
+				return context.DeadlineExceeded
+			}
+			return nil
+		}}
+		want := func(when string, attempts int, settles time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if got := k.Settles(t.Context(), "{k}"); got != settles || store.attempts != attempts {
+				t.Errorf("%s: settles for %v, %d releases", when, got, store.attempts)
+			}
+		}
+		k.Abandon(store, "{k}", "id", time.Hour)
+		want("before it opens", 1, 0)
+		k.Fails("a")
+		time.Sleep(time.Minute)
+		want("while it is open", 1, 0)
+		open = false
+		want("just before it is told", 1, settling)
+		k.Answers("a")
+		want("closed", 2, settling)
+		time.Sleep(settling)
+		want("over", 2, 0)
+		k.Fails("b")
+		want("another server", 2, 0)
+	})
+}

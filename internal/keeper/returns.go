@@ -23,8 +23,9 @@ const (
 
 // giveBack releases a slot whose release has failed, again and again, for longer than the lease would last:
 // a server that stood still may run the acquire when it resumes, and the lease begins then. After the first
-// pause each is an eighth of the time since the first failure, and the last one is as long as the lease. When
-// the Keeper is closed, it tries for the last time.
+// pause each is an eighth of the time since the first failure, and the last one is as long as the lease. While
+// the circuit of the server is open it sends nothing, because a client whose connections fail too often makes
+// none for a second. When the Keeper is closed, it tries for the last time.
 func (k *Keeper) giveBack(p place, id string, ttl time.Duration) {
 	defer k.returns.Add(-1)
 	if k.returns.Add(1) > maxReturns {
@@ -37,6 +38,9 @@ func (k *Keeper) giveBack(p place, id string, ttl time.Duration) {
 		open = k.pause(Jitter(pause))
 		if time.Now().After(until) {
 			return
+		}
+		if open && !k.asks(p.scope) {
+			continue
 		}
 		err := p.store.Release(deadline.Until(context.Background(), until), p.scope, []string{id})
 		switch {

@@ -109,9 +109,16 @@ func (s *Servers) DoAll(ctx context.Context, calls []*Call, own bool) []error {
 	return errs
 }
 
+// Server returns the address of the server of an outermost part, and whether that is asked.
+func (s *Servers) Server(ctx context.Context, outermost string) (addr string, asked bool) {
+	n := s.nodeOf(ctx, outermost)
+	return n.addr, !n.circuit.IsOpen()
+}
+
 // Answers reports whether the server of an outermost part is asked.
 func (s *Servers) Answers(ctx context.Context, outermost string) bool {
-	return !s.nodeOf(ctx, outermost).circuit.IsOpen()
+	_, asked := s.Server(ctx, outermost)
+	return asked
 }
 
 // Nodes returns an iterator over the servers that calls have gone to, and whether the circuit of each
