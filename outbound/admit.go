@@ -47,7 +47,6 @@ func (x *delivery) try() (*pass, *BusyError, error) {
 	l, d, err := x.t.cfg.Slot.Semaphore.Admit(
 		x.req.Context(), semaphore.Request{Caps: x.caps}, x.charges...,
 	)
-	x.t.note(&d)
 	if l != nil {
 		return x.pass(l, l.Reservation(), &d)
 	}
@@ -114,7 +113,6 @@ func (x *delivery) reserve() (*pass, *BusyError, error) {
 		left = 0
 	}
 	paid, d, err := x.spend(left)
-	x.t.note(&d)
 	switch {
 	case err != nil:
 		return nil, nil, wrapped(err)
@@ -171,14 +169,13 @@ func (x *delivery) delay(
 		return nil, err
 	}
 	d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.asks()...)
-	x.t.note(&d)
 	switch {
 	case err != nil:
 		return nil, wrapped(err)
 	case !d.Allowed:
 		return x.denial(&d, 0), nil
 	case time.Since(due) > overdue, x.lease != slot, !paid.Kept(),
-		by.Cause != nil && d.Cause == nil, by.Cause == nil && x.t.unasked.Load() > asked.UnixNano():
+		by.Cause != nil && d.Cause == nil, by.Cause == nil && x.t.hub.Keeper.Broke().After(asked):
 		return new(BusyError), nil
 	}
 	return nil, nil

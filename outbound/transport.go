@@ -30,7 +30,6 @@ type Transport struct {
 	doubts   marks // keys that one response calls spent, which is to be told twice, and when
 
 	waiting atomic.Int64
-	unasked atomic.Int64 // when the circuit of Redis was last open, in nanoseconds since 1970
 }
 
 // New returns a Transport, or every fault of the configuration at once.
@@ -114,13 +113,6 @@ func (t *Transport) send(
 		if err != nil || !x.again(res, retries) {
 			return x, res, err
 		}
-	}
-}
-
-// note notes whether the circuit of Redis is open.
-func (t *Transport) note(d *core.Decision) {
-	if errors.Is(d.Cause, core.ErrCircuitOpen) {
-		t.unasked.Store(time.Now().UnixNano())
 	}
 }
 

@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (s made) acquire(ctx context.Context, r Request) (*Lease, error) {
 // take takes a slot, from the store or as OnFailure says. A cause is why the store has failed already.
 func (o *order) take(ctx context.Context, cause error) (l *Lease, err error) {
 	for {
-		source := o.source()
+		source := core.SourceNone // of a failure mode
 		if err = cause; err == nil {
 			l, err = o.ask(ctx, o.hub.Leases, o.wanted)
 		}
@@ -97,8 +98,8 @@ func outage(ctx context.Context, err error) bool {
 		deadline.Err(ctx) == nil
 }
 
-// observe tells the observer what came of the order, and why the store did not decide. It returns the lease
-// and the error.
+// observe tells the observer what came of the order. Where a failure mode decided, it says which, and why the
+// store did not. It returns the lease and the error.
 func (o *order) observe(
 	ctx context.Context, l *Lease, source core.Source, err, cause error,
 ) (*Lease, error) {
@@ -112,8 +113,8 @@ func (o *order) observe(
 		}
 	}()
 	e := AcquireEvent{
-		Semaphore: o.Semaphore, Key: o.request.innermost(), Source: source, Waited: o.waited, Err: err,
-		Took: time.Since(o.start),
+		Semaphore: o.Semaphore, Key: o.request.innermost(), Source: cmp.Or(source, o.source()), Waited: o.waited,
+		Err: err, Took: time.Since(o.start),
 	}
 	switch {
 	case errors.As(err, &e.Full):

@@ -116,7 +116,7 @@ func (s made) newClaim(
 func (c *claim) take(paid *core.Reservation, cause error) bool {
 	if c.slot.Answered {
 		l := c.granted(c.ctx, c.hub.Leases, c.scope, c.wanted, c.slot.Grant, c.start)
-		c.lease, c.none = c.observe(c.ctx, l, c.source(), nil, nil)
+		c.lease, c.none = c.observe(c.ctx, l, core.SourceNone, nil, nil)
 	} else {
 		c.start = time.Now() // MaxWait is for the slot
 		c.lease, c.none = c.order.take(c.ctx, cause)
@@ -134,7 +134,7 @@ func (c *claim) take(paid *core.Reservation, cause error) bool {
 func (c *claim) end() (*Lease, error) {
 	switch {
 	case c.slot.Refused():
-		_, c.none = c.observe(c.ctx, nil, c.source(), c.full(c.wanted, c.slot.Grant), nil)
+		_, c.none = c.observe(c.ctx, nil, core.SourceNone, c.full(c.wanted, c.slot.Grant), nil)
 	case c.again != nil:
 		*c.decision = *c.again
 	case c.late && c.none == nil:

@@ -7,25 +7,6 @@ import (
 	"time"
 )
 
-// Begin begins a call that acquires a slot. Each nil is followed by an End.
-func (k *Keeper) Begin() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closing {
-		return k.Closed
-	}
-	k.busy++
-	return nil
-}
-
-// End ends a call that Begin began.
-func (k *Keeper) End() {
-	k.mu.Lock()
-	k.busy--
-	k.rest()
-	k.mu.Unlock()
-}
-
 // Sleep waits, or returns the error of ctx or Closed if one of these is first.
 func (k *Keeper) Sleep(ctx context.Context, wait time.Duration) error {
 	return k.Await(ctx, wait, nil)

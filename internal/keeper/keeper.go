@@ -91,6 +91,25 @@ func New(cfg Config) *Keeper {
 	return k
 }
 
+// Begin begins a call that acquires a slot. Each nil is followed by an End.
+func (k *Keeper) Begin() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closing {
+		return k.Closed
+	}
+	k.busy++
+	return nil
+}
+
+// End ends a call that Begin began.
+func (k *Keeper) End() {
+	k.mu.Lock()
+	k.busy--
+	k.rest()
+	k.mu.Unlock()
+}
+
 // keep adds a lease. The lock is held.
 func (k *Keeper) keep(h *Holding) {
 	k.held[h.ID] = h

@@ -21,6 +21,15 @@ const (
 	soon  = 10 * time.Millisecond
 )
 
+// Abandon releases a slot that may have been granted, in the background.
+func (k *Keeper) Abandon(store request.LeaseStore, scope, id string, ttl time.Duration) {
+	k.Tasks.Go(func() {
+		if err := store.Release(context.Background(), scope, []string{id}); err != nil {
+			k.giveBack(place{store, scope}, id, ttl)
+		}
+	})
+}
+
 // giveBack releases a slot whose release has failed, again and again, for longer than the lease would last:
 // a server that stood still may run the acquire when it resumes, and the lease begins then. After the first
 // pause each is an eighth of the time since the first failure, and the last one is as long as the lease. While

@@ -59,6 +59,13 @@ func (k *Keeper) Answers(server string) {
 	k.RenewAll()
 }
 
+// Broke returns when a server, or a connection on which the Keeper listens, failed last.
+func (k *Keeper) Broke() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.broke
+}
+
 // broken notes that a server, or a connection on which the Keeper listened there, broke: callers leave the
 // server to the holders from now on, for that time.
 func (k *Keeper) broken(server string, rest time.Duration) {

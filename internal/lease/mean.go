@@ -2,6 +2,7 @@ package lease
 
 import (
 	"cmp"
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -29,4 +30,12 @@ func (m *Mean) Get() time.Duration { return time.Duration(m.micros.Load()) * tim
 func (m *Mean) Wait(longest time.Duration) time.Duration {
 	wait := max(cmp.Or(m.Get(), unknownHold), shortestHold)
 	return min(wait, longestHold, longest)
+}
+
+// MeanHold moves a mean hold by an eighth of the distance to a new one. Zero is no mean yet.
+func MeanHold(mean, held int64) int64 {
+	if mean == 0 {
+		mean = held
+	}
+	return max(1, mean+int64(math.Floor(float64(held-mean)/8)))
 }

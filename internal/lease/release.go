@@ -1,7 +1,5 @@
 package lease
 
-import "math"
-
 // Release drops holders and waiters and grants the room they leave. Releasing an evicted id clears its
 // eviction mark.
 func (s *Scope) Release(now int64, ids []string) { s.dropAll(now, ids, false) }
@@ -48,12 +46,4 @@ func (s *Scope) evict(id string) (was int64, r *record) {
 		s.publish(r.Channel, "!"+id)
 	}
 	return was, r
-}
-
-// MeanHold moves a mean hold by an eighth of the distance to a new one. Zero is no mean yet.
-func MeanHold(mean, held int64) int64 {
-	if mean == 0 {
-		mean = held
-	}
-	return max(1, mean+int64(math.Floor(float64(held-mean)/8)))
 }
