@@ -121,7 +121,7 @@ func (b *blocking) all(ctx context.Context, i *inspect.Inspector, p *core.Policy
 		for _, k := range v.Blocked {
 			t.add(k.Key, wait(time.Duration(k.Left)))
 		}
-		_ = t.Flush()
+		t.end()
 	})
 }
 

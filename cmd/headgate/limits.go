@@ -67,7 +67,7 @@ func printLimits(out io.Writer, all []limitView) {
 		}
 		t.add(l.Policy, l.Key, l.Text, used, remaining, wait(time.Duration(l.Reset)), l.notes())
 	}
-	_ = t.Flush()
+	t.end()
 }
 
 // countView is a count in Redis that fits no limit that is known.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,11 +22,16 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// table writes rows under a head, in columns.
-type table struct{ *tabwriter.Writer }
+// table writes rows under a head, in columns, when it ends.
+type table struct {
+	out     io.Writer
+	aligned *bytes.Buffer
+	rows    *tabwriter.Writer
+}
 
-func newTable(w io.Writer, head ...string) table {
-	t := table{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
+func newTable(out io.Writer, head ...string) table {
+	aligned := new(bytes.Buffer)
+	t := table{out, aligned, tabwriter.NewWriter(aligned, 0, 8, 2, ' ', 0)}
 	t.row(head)
 	return t
 }
@@ -34,7 +40,15 @@ func (t table) row(cells []string) {
 	for i, c := range cells {
 		cells[i] = printable(c)
 	}
-	fmt.Fprintln(t, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+	fmt.Fprintln(t.rows, strings.Join(cells, "\t"))
+}
+
+// end writes the table. The lines have no spaces at their ends.
+func (t table) end() {
+	_ = t.rows.Flush() // a Buffer does not fail
+	for line := range strings.Lines(t.aligned.String()) {
+		fmt.Fprintln(t.out, strings.TrimRight(line, " \n"))
+	}
 }
 
 // add adds a row of values.

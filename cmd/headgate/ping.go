@@ -81,7 +81,7 @@ func (a *app) showPing(p *pinged) {
 		t.add(s.Address, cmp.Or(s.Product, "-"), cmp.Or(s.Version, "-"), cmp.Or(s.Role, "-"), cmp.Or(s.Mode, "-"),
 			cmp.Or(s.Memory, "-"), cmp.Or(s.User, "-"), time.Duration(s.RTT).Round(time.Microsecond))
 	}
-	_ = t.Flush()
+	t.end()
 	if len(p.Findings) > 0 {
 		fmt.Fprintln(a.out)
 	}

@@ -136,7 +136,7 @@ func (s *showing) print(v *subjectView) {
 			}
 			t.add(k.Name, k.Kind, ttl)
 		}
-		_ = t.Flush()
+		t.end()
 	}
 	if v.Below > 0 {
 		fmt.Fprintf(
@@ -196,20 +196,20 @@ func (v *slotsView) print(out io.Writer) {
 	for _, c := range v.Caps {
 		t.add(c.Key, fmt.Sprintf("%s of %s", inspect.Number(c.Used), inspect.Number(c.Limit)), c.Waiting)
 	}
-	_ = t.Flush()
+	t.end()
 	if len(v.Holders) > 0 {
 		t = newTable(out, "HOLDER", "KEY", "WEIGHT", "HELD FOR", "LEASE ENDS IN", "TOKEN", "METADATA")
 		for _, h := range v.Holders {
 			t.add(h.ID, h.Key, h.Weight,
 				wait(time.Duration(h.Held)), wait(time.Duration(h.Left)), h.Token, joined(h.Meta))
 		}
-		_ = t.Flush()
+		t.end()
 	}
 	if len(v.Waiters) > 0 {
 		t = newTable(out, "WAITER", "KEY", "WEIGHT", "PLACE", "WAITS FOR", "METADATA")
 		for _, w := range v.Waiters {
 			t.add(w.ID, w.Key, w.Weight, w.Place, wait(time.Duration(w.Waits)), joined(w.Meta))
 		}
-		_ = t.Flush()
+		t.end()
 	}
 }

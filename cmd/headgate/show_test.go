@@ -146,6 +146,17 @@ func TestShow(t *testing.T) {
 			t.Errorf("%s lacks %q", text.out, want)
 		}
 	}
+	gate := core.Must(core.NewRedis(srv.Client(t), core.Config{}))
+	defer func() { _ = gate.Close(context.Background()) }()
+	mutex := core.Must(semaphore.NewMutex(gate, semaphore.MutexConfig{Name: "nightly"}))
+	lease := gatetest.Must(mutex.Lock(t.Context(), core.Must(core.NewKey("report"))))(t)
+	defer func() { _ = lease.Release(context.Background()) }()
+	token := fmt.Sprint("  ", lease.Token(), "\n")
+	text = headgate(t, "show", "report", "--redis", urlOf(srv))
+	if head, row, _ := strings.Cut(text.out[strings.Index(text.out, "HOLDER"):], "\n"); !strings.Contains(row, token) ||
+		strings.Index(head, "METADATA") != strings.Index(row, token)+len(token)+1 {
+		t.Errorf("without metadata the heading has other columns:\n%s", text.out)
+	}
 	headgate(t, "show", "nobody", "--redis", urlOf(srv)).want(t, exitNothing, "keeps nothing")
 	headgate(t, "show", "a//b", "--redis", urlOf(srv)).want(t, exitUsage)
 }

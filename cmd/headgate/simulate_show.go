@@ -19,14 +19,14 @@ func (s *simulation) print(o *outcome, more int) {
 	for _, l := range o.Limits {
 		t.add(l.Policy, l.Admits, inspect.Number(l.Denied), clock(l.First), inspect.Number(l.Exempt))
 	}
-	_ = t.Flush()
+	t.end()
 	if len(o.Keys) > 0 {
 		fmt.Fprintln(out)
 		t = newTable(out, "KEY", "LIMIT", "DENIED", "FIRST DENIAL", "LAST DENIAL")
 		for _, k := range o.Keys {
 			t.add(k.Key, k.Policy, inspect.Number(k.Denied), clock(k.First), clock(k.Last))
 		}
-		_ = t.Flush()
+		t.end()
 		if more > 0 {
 			fmt.Fprintf(out, "and %s more keys\n", inspect.Number(int64(more)))
 		}
