@@ -96,7 +96,8 @@ func (x *delivery) denial(d *core.Decision, later time.Duration) *BusyError {
 				n.rest += later
 			}
 		}
-		if i >= len(x.ruled) {
+		decided := r.Source != core.SourceClosed && r.Source != core.SourceOverload
+		if i >= len(x.ruled) && decided { // a failure mode does not know that the key cools
 			n.rank = byCooldown
 			if n.Spent = inside.Reason(r) == int64(signal.Spent); n.Spent {
 				n.rank = bySpent

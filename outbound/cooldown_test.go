@@ -2,6 +2,7 @@ package outbound_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/outbound"
+	"github.com/redis/go-redis/v9"
 )
 
 // What a refusal concerns, and what it does not.
@@ -196,6 +198,24 @@ func TestFailureModes(t *testing.T) {
 			}
 			gatetest.Equal(t, sent, c.sent, "%v: sent", c.mode)
 		}
+	}
+}
+
+// A process that asks more than it can send has no room under its rules. Nothing cools.
+func TestOverloadIsNoCooldown(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	client.AddHook(gatetest.OnScripts(func(ctx context.Context, cmds []redis.Cmder, _ func() error) error {
+		<-ctx.Done()
+		return gatetest.Fail(cmds, ctx.Err())
+	}))
+	tr := transport(t, outbound.Config{
+		Gate:  gatetest.Redis(t, client, core.Config{Timeout: gatetest.ShortTimeout}),
+		Rules: []outbound.Rule{{Policy: gatetest.Limited(t, "requests", gatetest.Frozen(8)), Key: outbound.ByHost}},
+	})
+	_, err := tr.RoundTrip(request(t, t.Context(), "http://example.com/"))
+	if busy := wantBusy(t, err, "requests"); !errors.Is(busy, core.ErrOverloaded) {
+		t.Error(err)
 	}
 }
 

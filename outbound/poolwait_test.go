@@ -42,6 +42,48 @@ func inBubble(t *testing.T, f func(t *testing.T, g *core.Gate)) {
 	})
 }
 
+// The error of a Pool names the upstream whose cooldown ends first, and a request that has the time for
+// that one alone waits for it.
+func TestPoolKnowsWhichCoolsFirst(t *testing.T) {
+	for name, maxWait := range map[string]time.Duration{"in no time": 0, "for the first": 11950 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *core.Gate) {
+				refusing := true
+				ups := hosts(t, 100*time.Millisecond, outbound.Config{
+					Gate: g, Rules: []outbound.Rule{{Policy: gatetest.Limited(t, "p", core.PerHour(1000)), Key: outbound.ByHost}},
+					Read: func(*http.Response, []byte) (outbound.Refusal, bool) {
+						return outbound.Refusal{Reason: outbound.ReasonSlow, Scope: outbound.ScopeCredential, Wait: 12 * time.Second}, refusing
+					},
+				}, "east", "west")
+				send := func(cfg outbound.PoolConfig) (string, error) {
+					cfg.Upstreams = ups
+					res, err := pool(t, cfg).RoundTrip(request(t, t.Context(), "http://example.com/"))
+					if err != nil {
+						return "", err
+					}
+					defer func() { _ = res.Body.Close() }()
+					text, err := io.ReadAll(res.Body)
+					return string(text), err
+				}
+				for range 20 {
+					refusing = true
+					gatetest.Must(send(outbound.PoolConfig{Retry: outbound.Retry{Max: 1}}))(t)
+					refusing = false
+					host, err := send(outbound.PoolConfig{MaxWait: maxWait})
+					var busy *outbound.PoolBusyError
+					if errors.As(err, &busy) {
+						host = busy.First
+					}
+					if host != "east" || (err == nil) != (maxWait > 0) {
+						t.Errorf("%q, %v", host, err)
+					}
+					time.Sleep(time.Minute) // in the clock of a bubble
+				}
+			})
+		})
+	}
+}
+
 // A request of a Pool whose upstreams have all slots in use goes to the one that has a free slot
 // first, and fails when its time is over.
 func TestPoolWaitsForTheFirstSlot(t *testing.T) {

@@ -94,10 +94,12 @@ func (s *search) run() (*http.Response, error) {
 // any, so that not all requests go to one.
 func (s *search) next() (first *candidate, wait time.Duration) {
 	busy := slices.DeleteFunc(slices.Clone(s.order), func(c *candidate) bool { return c.busy == nil })
+	left := s.left()
 	room := make(map[*candidate]time.Duration, len(busy))
 	for _, c := range busy {
-		if room[c] = c.busy.soon(); c.busy.rank == byCooldown {
-			room[c] += rand.N(longestSpread)
+		room[c] = c.busy.soon()
+		if spread := min(longestSpread, left-room[c]); c.busy.rank == byCooldown && spread > 0 {
+			room[c] += rand.N(spread) // but not behind those that have no room in time
 		}
 	}
 	slices.SortStableFunc(busy, func(a, b *candidate) int {
@@ -106,7 +108,7 @@ func (s *search) next() (first *candidate, wait time.Duration) {
 	if len(busy) == 0 {
 		return nil, 0
 	}
-	first, wait = busy[0], s.left()
+	first, wait = busy[0], left
 	spread := shortest
 	if first.busy.Rule == coolingName {
 		spread = longestSpread

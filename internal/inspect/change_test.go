@@ -1,6 +1,7 @@
 package inspect_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -125,6 +126,29 @@ func statedBy(t *testing.T, g *core.Gate, name string) map[string]inspect.Stated
 		return ok
 	})
 	return byName
+}
+
+// A process that could not state a policy when it first used it states it soon after Redis answers.
+func TestPolicyIsStatedAfterOutage(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	opened := make(chan struct{})
+	cfg := core.Config{Timeout: gatetest.ShortTimeout, Observe: func(_ context.Context, e core.Event) {
+		if gatetest.IsOp(e, core.OpCircuitOpened) {
+			close(opened)
+		}
+	}}
+	g := gatetest.Must(core.NewRedis(s.Client(t), cfg))(t)
+	defer func() { noError(t, g.Close(t.Context())) }()
+	s.Stop()
+	charge := core.Charge{Policy: gatetest.Limited(t, "late", core.PerHour(1)), Key: core.Must(core.NewKey("k")), Cost: 1}
+	if d := gatetest.Must(g.Decide(t.Context(), charge))(t); d.Cause == nil {
+		t.Fatal("a stopped server has answered")
+	}
+	<-opened
+	time.Sleep(2 * time.Second) // what is first used is stated after one
+	s.Continue()
+	statedBy(t, g, "late")
 }
 
 // Each process states its policies, whatever they are, and finds those of others beside them.

@@ -32,11 +32,7 @@ func Describe(a core.Algorithm) string {
 		}
 		return strings.Join(all, ", ")
 	case core.Calendar:
-		from := ""
-		if !a.Anchor.IsZero() {
-			from = anchored(a)
-		}
-		return fmt.Sprintf("%s in each %s%s, %v", Number(a.Limit), a.Every, from, a.In)
+		return fmt.Sprintf("%s in each %s%s, %v", Number(a.Limit), a.Every, anchored(a), a.In)
 	case plans.Subscribed:
 		return fmt.Sprintf("%s in each %s of the subscription, %v", Number(a.Limit), a.Every, a.In)
 	case core.Block:
@@ -49,8 +45,11 @@ func Describe(a core.Algorithm) string {
 	return fmt.Sprintf("%T", a)
 }
 
-// anchored says where the periods of a Calendar with an Anchor begin, such as " from day 31, 09:00".
+// anchored says where the periods of a Calendar begin if it has an Anchor, such as " from day 31, 09:00".
 func anchored(c core.Calendar) string {
+	if c.Anchor.IsZero() {
+		return ""
+	}
 	at, layout := c.Anchor.In(c.In), " from 15:04:05"
 	switch c.Every {
 	case core.PeriodMinute, core.PeriodHour:
