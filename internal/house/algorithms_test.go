@@ -9,9 +9,9 @@ import (
 
 // tables are the files that have each algorithm with a state: tests, tools and pages.
 var tables = []string{
-	"core/agree_test.go", "core/algorithm.go", "core/conformance_test.go",
+	"core/agree_test.go", "core/algorithm.go", "core/conformance_test.go", "core/layouts_test.go",
 	"docs/limits.md", "docs/reference/sizing.md", "internal/inspect/stated.go", "internal/inspect/text.go",
-	"internal/stored/reader_test.go",
+	"internal/stored/reader_test.go", "lab/bench/sizing/kinds.go",
 }
 
 func TestEveryAlgorithmIsInEveryTable(t *testing.T) {

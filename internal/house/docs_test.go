@@ -37,8 +37,8 @@ func pages(t *testing.T) []string {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text := gatetest.Must(os.ReadFile(path))(t)
-	return string(text)
+	path = gatetest.Must(filepath.Abs(path))(t) // go test looks whether it has changed
+	return string(gatetest.Must(os.ReadFile(path))(t))
 }
 
 // block is a Go block of a page.
@@ -67,7 +67,7 @@ var elsewhere = map[string][]string{
 // given is the head of a file for a block: the packages that a block may name without importing them, and the
 // variables that it may use without declaring them.
 var given = sync.OnceValue(func() string {
-	return string(core.Must(os.ReadFile("internal/house/testdata/snippet.txt")))
+	return string(core.Must(os.ReadFile(core.Must(filepath.Abs("internal/house/testdata/snippet.txt")))))
 })
 
 // file makes a Go file of a block: a program as it is, declarations below the imports, and statements in a function that

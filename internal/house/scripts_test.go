@@ -2,7 +2,6 @@ package house_test
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,9 +22,8 @@ func luaFiles(t *testing.T) map[string]string {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		text, err := os.ReadFile(path)
-		files[path] = string(text)
-		return err
+		files[path] = read(t, path)
+		return nil
 	}))
 	if len(files) < 4 {
 		t.Fatalf("only %d files", len(files))

@@ -9,8 +9,9 @@
 -- knew the key is charged.
 --
 -- KEYS   the keys of the charges; then the holds of those that may have some, each a sorted set:
---        "id denominator whole part receipt", the time at which they end; then the adjustments of
---        those that may have some, each a hash:
+--        "id units denominator whole part receipt", the time at which they end, and before them "held",
+--        of a window "held receipt", minus the units that are held; then the adjustments of those that
+--        may have some, each a hash:
 --        id:<id>     until when the id of an adjustment is known
 --        raised      "next", and " end units" for each raise in the order of their ends: the first
 --                    end of an id or a raise; the units by which the limit is raised until a time

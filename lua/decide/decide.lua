@@ -55,9 +55,9 @@
 -- 0 <= part < denominator.
 --
 -- An algorithm whose file has a line of Names keeps its state in variables of these names, which
--- states[key] holds between the parts. Its read sets them from value, the text of the key or false,
--- and its limit sets them from the numbers from ARGV[p] on, and size to how many these are. Its look
--- sets changed in place of dirty[key]. A line of two dashes, an equals sign and a word stands for another
+-- states[key] holds between the parts, and its look is three parts: limit sets them from the numbers
+-- from ARGV[p] on, which are those behind the denominator, and size to how many these are; read sets
+-- them from value, the text of the key or false; look sets changed in place of dirty[key]. A line of two dashes, an equals sign and a word stands for another
 -- part of its file.
 --
 -- Until the year 2050 every number is an integer below 2^53. A 16-digit
