@@ -33,16 +33,10 @@ func (x *delivery) try() (*pass, *BusyError, error) {
 	if len(x.caps) == 0 || x.lease != nil {
 		return x.reserve()
 	}
-	if x.t.spaced { // Admit would not space the requests
+	// Admit would not space the requests, nor wait until those that run have taken the slots again that
+	// Redis does not know.
+	if x.t.spaced || x.t.hub.Keeper.Settles(x.req.Context(), x.outermost()) > 0 {
 		return x.slotFirst()
-	}
-	// Those that run take the slots again first that Redis does not know.
-	wait := x.t.hub.Keeper.Settles(x.req.Context(), x.outermost())
-	if wait > x.left() {
-		return nil, &BusyError{Rule: x.t.cfg.Slot.Semaphore.Name(), After: wait, rank: bySlot}, nil
-	}
-	if err := x.sleep(wait); err != nil {
-		return nil, nil, err
 	}
 	l, d, err := x.t.cfg.Slot.Semaphore.Admit(
 		x.req.Context(), semaphore.Request{Caps: x.caps}, x.charges...,
