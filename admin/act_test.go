@@ -385,6 +385,6 @@ func TestUnblockOfAKeyThatIsNotBlocked(t *testing.T) {
 		if strikes, _, _ := s.used(t, s.bans, key); strikes != 1 {
 			t.Errorf("%d strikes are left, want 1", strikes)
 		}
-		gatetest.Contains(t, squeeze(s.get("")), "kim unblocked under bans for acme failed", "got")
+		gatetest.Contains(t, squeeze(s.get("")), "kim lifted a block under bans for acme failed", "got")
 	})
 }

@@ -1,5 +1,5 @@
 // Package admin is a page on which operators see a Gate work, ask why somebody is denied and until
-// when, and change that: reset, give more, raise, block, evict, override.
+// when, and change that: reset, give back, raise, block, evict, override.
 //
 //	var live admin.Live
 //	gate, err := core.NewRedis(client, core.Config{Observe: live.Observe})

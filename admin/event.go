@@ -53,7 +53,7 @@ var ops = [...]operation{
 		reverse: OpTake,
 	},
 	OpGive: {
-		name: "give", verb: "Give {n} more", question: "Give {at} {n} {unit} of {policy} back?",
+		name: "give", verb: "Give {n} back", question: "Give {at} {n} {unit} of {policy} back?",
 		note: "At most what is used comes back.", record: "gave {n} of {policy} back",
 		reverse: OpTake, undo: "give it back",
 	},
@@ -76,14 +76,14 @@ var ops = [...]operation{
 	OpBlock: {
 		name: "block", verb: "Block", question: "Block {at} under {policy} until {until}?",
 		note: "It forgets the strikes of the key.", result: "{at} is blocked under {policy} until {until}.",
-		record: "blocked under {policy}", reverse: OpUnblock, undo: "block it again",
+		record: "set a block under {policy}", reverse: OpUnblock, undo: "block it again",
 	},
 	OpUnblock: {
 		name: "unblock", verb: "Unblock", question: "Unblock {at} under {policy}?",
 		note: "It forgives: the next block is as short as the first. Other processes remember a " +
 			"block for up to a second.",
 		result: "{at} is not blocked under {policy}.", nothing: "the key was not blocked any more",
-		record: "unblocked under {policy}", reverse: OpBlock, undo: "unblock",
+		record: "lifted a block under {policy}", reverse: OpBlock, undo: "unblock",
 	},
 	OpEvict: {
 		name: "evict", verb: "Evict", question: "Take the slot of {at} at {slots} away?",

@@ -401,7 +401,7 @@ func TestControlsHaveNames(t *testing.T) {
 		names[html.UnescapeString(label[1])] = true
 	}
 	for _, want := range []string{
-		"Give more of month", "Give more of week", "Reset month", "Block under bans", "Raise month",
+		"Give back of month", "Give back of week", "Reset month", "Block under bans", "Raise month",
 		"Evict acme/bob, held for 0 s", "Evict acme/ann, held for 0 s",
 	} {
 		if !names[want] {

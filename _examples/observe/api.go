@@ -79,6 +79,7 @@ func export(w http.ResponseWriter, r *http.Request) {
 	select {
 	case <-time.After(20 * time.Second):
 		fmt.Fprintln(w, "your export")
-	case <-r.Context().Done(): // the client has left, or an operator has evicted it
+	case <-r.Context().Done(): // the client has left, or the slot is lost, such as to an operator
+		http.Error(w, "the export was stopped", http.StatusServiceUnavailable)
 	}
 }

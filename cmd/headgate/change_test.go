@@ -412,13 +412,18 @@ func TestWhyDoesNotKnowLimitsOfCharges(t *testing.T) {
 		charge := core.Charge{Policy: core.Must(core.NewPolicy(core.PolicyConfig{
 			Name: "month", Algorithm: core.Calendar{Limit: 1000, Every: core.PeriodMonth, In: time.UTC},
 		})), Key: a.key, Cost: 3, Limit: own}
-		if d, err := a.gate.Decide(t.Context(), charge); err != nil || !d.Allowed {
+		shadow := core.Charge{Policy: core.Must(core.NewPolicy(core.PolicyConfig{
+			Name: "shadow", Shadow: true, Algorithm: core.PerMinute(10),
+		})), Key: a.key, Cost: 3, Limit: core.PerMinute(10)}
+		if d, err := a.gate.Decide(t.Context(), charge, shadow); err != nil || !d.Allowed {
 			t.Fatal(d, err)
 		}
 		a.states(charge.Policy)
+		a.states(shadow.Policy)
 		r := a.run("why", "acme/user-1")
 		if r.code != exitUnknown || !strings.Contains(r.out, "is not known") ||
-			strings.Contains(r.out, "month at acme/user-1 passes") || !strings.Contains(r.out, "fits no limit that is known: calendar, ") {
+			strings.Contains(r.out, "month at acme/user-1 passes") || !strings.Contains(r.out, "fits no limit that is known: calendar, ") ||
+			strings.Contains(r.out, "known: bucket") { // a Shadow denies nothing, so its limit is listed
 			t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
 		}
 		// A file of plans that has it, makes it known.

@@ -96,7 +96,7 @@ func (v *subjectView) isEmpty() bool { return len(v.Keys)+len(v.Slots) == 0 }
 func (l *looked) view() *subjectView {
 	s := l.subject
 	v := &subjectView{
-		Key: inspect.FormatKey(s.Key), At: stamp(s.At), Limits: []limitView{}, Counts: l.unknown(l.stands),
+		Key: inspect.FormatKey(s.Key), At: stamp(s.At), Limits: []limitView{}, Counts: l.unknown(),
 		Slots: []slotsView{}, Keys: []keyView{}, Below: l.stands.Below,
 	}
 	for i := range s.Limits {

@@ -130,7 +130,7 @@ func (l *looked) verdict() *verdictView {
 	v := &verdictView{
 		Key: inspect.FormatKey(s.Key), At: stamp(s.At), RetryAfter: seconds(s.Why.RetryAfter),
 		Opens: stamp(s.Why.Opens), Estimated: s.Why.Estimated, Reasons: []reasonView{}, Limits: []limitView{},
-		Plan: l.name, Override: l.override, Unknown: l.unknowns(), Counts: l.unknown(l.stands),
+		Plan: l.name, Override: l.override, Unknown: l.unknowns(), Counts: l.unknown(),
 	}
 	v.Passes = s.Why.Passes() && len(v.Unknown) == 0
 	for i := range s.Why.Reasons {

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/plans"
+	"github.com/redis/go-redis/v9"
 )
 
 // A subject with six limits, two leases and three waiters.
@@ -224,6 +225,31 @@ func TestSubjectHasPlanAndOverride(t *testing.T) {
 			t.Errorf("limit %+v", l)
 		}
 	})
+}
+
+// A Redis that is silent holds up no answer, however long its client waits.
+func TestSubjectWithoutOverride(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	patient := server.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Hour })
+	set := gatetest.Must(plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{"free": {}}}))(t)
+	book := gatetest.Must(plans.New(plans.Config{Set: set, Client: patient}))(t)
+	defer book.Close()
+	g := gatetest.Redis(t, patient, core.Config{Timeout: gatetest.ShortTimeout})
+	i, key := newInspector(t, inspect.Config{Gate: g, Plans: book}), newKey(t, "acme")
+	lookup(t, i, key)
+	server.Stop()
+	defer server.Continue()
+	found := make(chan *inspect.Subject, 1)
+	go func() { found <- gatetest.Must(i.Lookup(t.Context(), key))(t) }()
+	select {
+	case s := <-found:
+		if len(s.Faults) == 0 {
+			t.Errorf("%+v", s)
+		}
+	case <-time.After(time.Minute):
+		t.Error("no answer within a minute")
+	}
 }
 
 func newGate(t *testing.T, server *redistest.Server) *core.Gate {

@@ -44,7 +44,7 @@ func TestFiveQuestions(t *testing.T) {
 			}
 			p.fits()
 
-			// Give it 10 more.
+			// Give it 10 back.
 			p.do(chromedp.Navigate(s.page))
 			p.shows("month 3×")
 			p.press("acme #refused-")
@@ -52,11 +52,11 @@ func TestFiveQuestions(t *testing.T) {
 			p.press("#limit-month-give")
 			p.shows("Give acme 10 tokens of month back?")
 			p.fits()
-			p.press("Give 10 more")
+			p.press("Give 10 back")
 			p.shows("acme got 10 of month back.")
 			p.fits()
 			if d := s.decide(core.Charge{Policy: s.month, Key: s.key("acme"), Cost: 10}); !d.Allowed {
-				t.Error("acme has not got 10 more")
+				t.Error("acme has not got 10 back")
 			}
 
 			// End that stream.
@@ -162,7 +162,7 @@ func TestWithoutScript(t *testing.T) {
 	p.shows("Denied until")
 	p.press("#limit-month-give")
 	p.shows("Give acme 10 tokens of month back?")
-	p.press("Give 10 more")
+	p.press("Give 10 back")
 	p.shows("acme got 10 of month back.")
 	p.press("Undo: charge it again")
 	p.shows("acme was charged 10 of month.")
