@@ -75,14 +75,18 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf(`Serving on http://%[1]s. Tenants ask it all the time. Try:
+	store := "memory, because REDIS_URL is not set"
+	if client != nil {
+		store = "Redis"
+	}
+	fmt.Printf(`Serving on http://%[1]s, with limits in %[3]s. Tenants ask it all the time. Try:
 
   curl -H 'X-Tenant: acme' http://%[1]s/reports
   curl http://%[2]s/metrics
 
 and look up acme on http://%[2]s/page/
 
-`, clients.Addr(), operators.Addr())
+`, clients.Addr(), operators.Addr(), store)
 	ctx, end := context.WithCancel(ctx) // the tenants leave when the servers end
 	asked := make(chan struct{})
 	go func() {
