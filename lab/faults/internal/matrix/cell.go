@@ -210,7 +210,7 @@ func (o *outcome) finish(ctx context.Context, s *scene) {
 				break
 			}
 			if time.Now().After(deadline) {
-				o.faults = append(o.faults, fmt.Errorf("%d slots of %v are stranded, %w", len(holders), modes[i], err))
+				o.faults = append(o.faults, errors.Join(fmt.Errorf("%d slots of %v are stranded", len(holders), modes[i]), err))
 				break
 			}
 			time.Sleep(50 * time.Millisecond)
