@@ -313,9 +313,7 @@ func TestAnswersAreSealed(t *testing.T) {
 			Once: o, ID: byIdempotencyKey, AnyRoute: true, Answers: nethttp.Answers{Keys: keys},
 		})).Handler(says(201, "Location: /secret", "card 4242"))
 	}
-	if got := post(t, handler(a), "k", "pay", ""); got.status != 201 {
-		t.Fatal(got)
-	}
+	gatetest.Need(t, post(t, handler(a), "k", "pay", "").status, 201, "status")
 	id := core.Must(core.NewKey(core.Must(byIdempotencyKey(&http.Request{Header: http.Header{"Idempotency-Key": {"k"}}}))))
 	sealed, err := o.Answer(t.Context(), id)
 	if err != nil || len(sealed) < 50 || strings.Contains(string(sealed), "4242") || strings.Contains(string(sealed), "secret") {
@@ -334,16 +332,13 @@ func TestAnswersAreSealed(t *testing.T) {
 	other := core.Must(core.NewKey(core.Must(byIdempotencyKey(&http.Request{Header: http.Header{"Idempotency-Key": {"k2"}}}))))
 	moved := gatetest.Must(o.Begin(t.Context(), other, 0))(t)
 	gatetest.Worked(t, moved.SucceedWith(t.Context(), sealed))
-	if got := post(t, handler(a), "k2", "pay", ""); got.header.Get("Idempotency-Not-Replayed") != "sealed" {
-		t.Errorf("of another id: %v", got)
-	}
+	replayed := post(t, handler(a), "k2", "pay", "")
+	gatetest.Equal(t, replayed.header.Get("Idempotency-Not-Replayed"), "sealed", "of another id")
 	_, err = nethttp.NewReplay(nil, nethttp.ReplayConfig{
 		Once: o, ID: byIdempotencyKey, Answers: nethttp.Answers{MaxBytes: -1, Keys: [][]byte{a, []byte("short")}},
 	})
 	for _, want := range []string{"Answers.MaxBytes is -1", "Answers.Keys[1] has 5 bytes"} {
-		if !strings.Contains(fmt.Sprint(err), want) {
-			t.Errorf("%q is not in %v", want, err)
-		}
+		gatetest.Contains(t, fmt.Sprint(err), want, "error")
 	}
 }
 

@@ -191,9 +191,7 @@ func (f *fixture) ask(request string, headers ...string) answer {
 	}
 	defer response.Body.Close()
 	read, err := io.ReadAll(response.Body)
-	if err != nil {
-		f.t.Errorf("%s: %v", request, err)
-	}
+	gatetest.Is(f.t, err, nil, "%s", request)
 	response.Header.Del("Date")
 	return answer{response.StatusCode, response.Header, string(read), response.Trailer}
 }
@@ -464,9 +462,7 @@ func (c row) check(t *testing.T, fw framework, want answer, http2 bool) {
 		if k, ok := c.otherKey[fw.name]; ok {
 			wanted[len(wanted)-1] = k
 		}
-		if !slices.Equal(keys, wanted) {
-			t.Errorf("keys %q, want %q", keys, wanted)
-		}
+		gatetest.Equal(t, fmt.Sprintf("%q", keys), fmt.Sprintf("%q", wanted), "keys")
 	}
 	if c.limits != nil && !maps.Equal(got.limits(), c.limits) {
 		t.Errorf("limits\n%v, want\n%v", got.limits(), c.limits)
@@ -474,9 +470,7 @@ func (c row) check(t *testing.T, fw framework, want answer, http2 bool) {
 	for _, a := range []*answer{&got, &want} { // it is a moment, which moves between the two
 		const reset = "Anthropic-Ratelimit-Requests-Reset"
 		if at := a.Header.Get(reset); at != "" {
-			if _, err := time.Parse(time.RFC3339, at); err != nil {
-				t.Error(err)
-			}
+			gatetest.Worked(t, gatetest.Err(time.Parse(time.RFC3339, at)))
 			a.Header.Del(reset)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -376,9 +375,7 @@ func (e ending) rule(t *testing.T, settle func(*http.Request, int, int64) int64)
 // want plays the ending and checks what the client gets.
 func (e ending) want(t *testing.T, h http.Handler) {
 	t.Helper()
-	if got := e.play(h); got != e.status {
-		t.Errorf("the client gets %d, want %d", got, e.status)
-	}
+	gatetest.Equal(t, e.play(h), e.status, "the client gets")
 }
 
 // again checks what the client gets for the same request again.
@@ -398,18 +395,15 @@ var watchers = []watcher{
 	{"Settle", func(t *testing.T, e ending) {
 		var seen []int
 		e.rule(t, func(_ *http.Request, status int, cost int64) int64 { seen = append(seen, status); return cost })
-		if !slices.Equal(seen, []int{e.status}) {
-			t.Errorf("Settle is given %d", seen)
-		}
+		gatetest.Equal(t, fmt.Sprint(seen), fmt.Sprintf("[%d]", e.status), "Settle is given")
 	}},
 	{"CountOnly", func(t *testing.T, e ending) {
 		gatetest.Equal(t, e.rule(t, nethttp.CountOnly(e.status)), 1, "charged")
 		gatetest.Equal(t, e.rule(t, nethttp.CountOnly(e.status+1)), 0, "charged for another status")
 	}},
 	{"RefundServerErrors", func(t *testing.T, e ending) {
-		if used := e.rule(t, nethttp.RefundServerErrors); used == 0 != (e.status >= 500) {
-			t.Errorf("charged %d", used)
-		}
+		used := e.rule(t, nethttp.RefundServerErrors)
+		gatetest.Equal(t, used == 0, e.status >= 500, "charged %d: nothing", used)
 	}},
 	{"StrikeOn", func(t *testing.T, e ending) {
 		for _, status := range []int{e.status, e.status + 1} {

@@ -472,9 +472,8 @@ func TestTrailersOfRequests(t *testing.T) {
 				"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 42\r\n\r\n"))(t)
 			response := gatetest.Must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 			defer response.Body.Close()
-			if got, _ := io.ReadAll(response.Body); string(got) != "inside 42\noutside 42\n" {
-				t.Errorf("%q", got)
-			}
+			got, _ := io.ReadAll(response.Body)
+			gatetest.Equal(t, string(got), "inside 42\noutside 42\n", "got")
 		})
 	}
 }

@@ -86,9 +86,8 @@ func TestClientLeaves(t *testing.T) {
 			}
 			gatetest.Is(t, <-ended, context.Canceled, "%s: ended with", where)
 		}
-		if got := f.ask("GET /slow").limits()["Ratelimit"]; got != `"p";r=0;t=30` {
-			t.Errorf("only the handler's request is spent: %s", got)
-		}
+		left := f.ask("GET /slow").limits()["Ratelimit"]
+		gatetest.Equal(t, left, `"p";r=0;t=30`, "only the handler's request is spent")
 	})
 }
 
@@ -140,12 +139,10 @@ func TestTimeoutHandler(t *testing.T) {
 				if got.Status != c.status || c.status == 503 && got.Body != "late" {
 					t.Errorf("status %d, body %q", got.Status, got.Body)
 				}
-				if limited := got.limits()["Ratelimit"] == `"address";r=99;t=1, "route";r=2;t=20`; limited != c.limited {
-					t.Errorf("limits %v", got.limits())
-				}
-				if next := f.ask("GET /nope").limits()["Ratelimit"]; next != `"address";r=98;t=1, "route";r=2;t=20` {
-					t.Errorf("afterwards %s", next)
-				}
+				limited := got.limits()["Ratelimit"] == `"address";r=99;t=1, "route";r=2;t=20`
+				gatetest.Equal(t, limited, c.limited, "limits %v are those of the guard", got.limits())
+				next := f.ask("GET /nope").limits()["Ratelimit"]
+				gatetest.Equal(t, next, `"address";r=98;t=1, "route";r=2;t=20`, "afterwards")
 			})
 		}
 	})
@@ -358,9 +355,7 @@ func (d download) play(t *testing.T, h http.Handler, all ...chan int64) {
 	}
 	gatetest.Equal(t, len(body), d.size, "bytes of the client")
 	for i, seen := range all {
-		if n := <-seen; n != int64(d.size) {
-			t.Errorf("guard %d tells %d bytes, want %d", i, n, d.size)
-		}
+		gatetest.Equal(t, <-seen, int64(d.size), "guard %d tells bytes", i)
 	}
 }
 
@@ -595,8 +590,8 @@ func TestHandlerChangesLimits(t *testing.T) {
 			change func(h http.Header)
 			want   string
 		}{
-			"set":    {func(h http.Header) { h.Set("X-Ratelimit-Remaining", "1") }, "3 1 20"},
-			"delete": {func(h http.Header) { h.Del("X-Ratelimit-Reset") }, "3 2 "},
+			"set":    {func(h http.Header) { h.Set("X-Ratelimit-Remaining", "1") }, "[3] [1] [20]"},
+			"delete": {func(h http.Header) { h.Del("X-Ratelimit-Reset") }, "[3] [2] []"},
 		} {
 			f := newFixture(t)
 			root := f.spoken(nethttp.Legacy{}, core.PolicyConfig{Algorithm: core.PerMinute(3)})
@@ -605,9 +600,8 @@ func TestHandlerChangesLimits(t *testing.T) {
 				w.WriteHeader(http.StatusOK)
 			}}}}, false)
 			h := f.ask("GET /users/1").Header
-			if got := h.Get("X-Ratelimit-Limit") + " " + h.Get("X-Ratelimit-Remaining") + " " + h.Get("X-Ratelimit-Reset"); got != c.want {
-				t.Errorf("%s: %s, want %s", name, got, c.want)
-			}
+			got := fmt.Sprint(h["X-Ratelimit-Limit"], h["X-Ratelimit-Remaining"], h["X-Ratelimit-Reset"])
+			gatetest.Equal(t, got, c.want, "%s", name)
 		}
 	})
 }

@@ -319,9 +319,8 @@ func TestWaitBesideWriteTimeout(t *testing.T) {
 								t.Errorf("%d, %q, want %d", got, body, status)
 							}
 							<-first
-							if n := entered.Load(); n == 2 != (status == 200) {
-								t.Errorf("the handler ran %d times", n)
-							}
+							n := entered.Load()
+							gatetest.Equal(t, n == 2, status == 200, "the handler ran %d times: twice", n)
 						})
 					})
 				}
@@ -498,9 +497,7 @@ func expect100(t *testing.T, p *pipes) (asked bool, status int) {
 	conn := gatetest.Must(p.dial(t.Context(), "", ""))(t)
 	defer conn.Close()
 	send := func(s string) {
-		if _, err := io.WriteString(conn, s); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, gatetest.Err(io.WriteString(conn, s)))
 	}
 	send("POST /users/1 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
 	lines := bufio.NewReader(conn)

@@ -357,8 +357,7 @@ func TestIdempotencyKeyWithoutQuotes(t *testing.T) {
 		{"Idempotency-Key", `""`, `"`, false},
 		{"X-Api-Key", `8e03`, `"8e03"`, false},
 	} {
-		if same := key(c.name, c.a) == key(c.name, c.b); same != c.same {
-			t.Errorf("%s: %s and %s have the same key: %v", c.name, c.a, c.b, same)
-		}
+		same := key(c.name, c.a) == key(c.name, c.b)
+		gatetest.Equal(t, same, c.same, "%s: %s and %s have the same key", c.name, c.a, c.b)
 	}
 }

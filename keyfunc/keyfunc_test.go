@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -36,9 +37,7 @@ func expect(t *testing.T, key keyfunc.Func, r *http.Request, want string) {
 	if err != nil && got != "" {
 		t.Errorf("got the key %q beside the error %v", got, err)
 	}
-	if outcome := outcomeOf(got, err); outcome != want {
-		t.Errorf("got %s (%v), want %s", outcome, err, want)
-	}
+	gatetest.Equal(t, outcomeOf(got, err), want, "got, with error %v", err)
 }
 
 func outcomeOf(key string, err error) string {
@@ -232,12 +231,8 @@ func TestJoinAndOr(t *testing.T) {
 			expect(t, c.key, request(func(r *http.Request) { r.Header["X-Api-Key"] = c.header }), c.want)
 		})
 	}
-	if _, err := join(a, fails)(request(nil)); !errors.Is(err, broken) {
-		t.Errorf("Join: got %v, want the part's error", err)
-	}
-	if _, err := or(fails, ip)(request(nil)); !errors.Is(err, broken) {
-		t.Errorf("Or: got %v, want the Func's error", err)
-	}
+	gatetest.Is(t, gatetest.Err(join(a, fails)(request(nil))), broken, "Join")
+	gatetest.Is(t, gatetest.Err(or(fails, ip)(request(nil))), broken, "Or")
 }
 
 func TestOrNumbersItsKeys(t *testing.T) {

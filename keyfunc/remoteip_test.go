@@ -203,20 +203,14 @@ func TestExtractorFallsBackToPeer(t *testing.T) {
 		}
 		return hops[0]
 	}))
-	for _, c := range []struct{ name, peer, header, want string }{
-		{"client", "10.0.0.1:1", "6.6.6.6, 198.51.100.1, 10.0.0.2", "198.51.100.1"},
-		{"insider", "10.0.0.1:1", "10.6.6.6, 10.7.7.7", "10.0.0.1"},
-		{"insider with IPv6", "10.0.0.1:1", "fd00::6", "10.0.0.1"},
-		{"direct client", "198.51.100.1:1", "10.6.6.6", "198.51.100.1"},
-		{"garbage", "10.0.0.1:1", "unknown", noKey},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			expect(t, key, request(func(r *http.Request) {
-				r.RemoteAddr = c.peer
-				r.Header.Set("X-Forwarded-For", c.header)
-			}), c.want)
-		})
-	}
+	from := func(peer, line string) func(*http.Request) { return by(peer, "X-Forwarded-For", line) }
+	expectAll(t, key,
+		row{"client", from("10.0.0.1:1", "6.6.6.6, 198.51.100.1, 10.0.0.2"), "198.51.100.1"},
+		row{"insider", from("10.0.0.1:1", "10.6.6.6, 10.7.7.7"), "10.0.0.1"},
+		row{"insider with IPv6", from("10.0.0.1:1", "fd00::6"), "10.0.0.1"},
+		row{"direct client", from("198.51.100.1:1", "10.6.6.6"), "198.51.100.1"},
+		row{"garbage", from("10.0.0.1:1", "unknown"), noKey},
+	)
 }
 
 func TestInNetworks(t *testing.T) {
@@ -393,10 +387,7 @@ func TestTrustedProxiesBoundsMemory(t *testing.T) {
 		{"commas", []string{strings.Repeat(",", 1<<20)}, 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := request(func(r *http.Request) {
-				r.RemoteAddr = "10.0.0.1:1"
-				r.Header["X-Forwarded-For"] = c.lines
-			})
+			r := request(by("10.0.0.1:1", "X-Forwarded-For", c.lines...))
 			expect(t, key, r, "10.0.0.1")
 			if n := testing.AllocsPerRun(20, func() { _, _ = key(r) }); n > c.limit {
 				t.Errorf("%v allocations, want at most %v", n, c.limit)

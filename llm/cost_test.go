@@ -143,9 +143,8 @@ func TestStatedCost(t *testing.T) {
 		{"negative", trust, llm.Money{Known: true, Pico: -5_000_000}, 10},
 	} {
 		bill.Stated = c.stated
-		if got, _ := priced(t, models, c.change).Cost(bill); got != c.want {
-			t.Errorf("%s: %d, want %d", c.name, got, c.want)
-		}
+		got, _ := priced(t, models, c.change).Cost(bill)
+		gatetest.Equal(t, got, c.want, "%s", c.name)
 	}
 }
 
@@ -422,9 +421,8 @@ func TestPricesByProvider(t *testing.T) {
 		}
 		p := load(t, llm.PricesConfig{Paths: files, Providers: providers})
 		for range 2 { // the second answer is remembered
-			if got, _ := p.Model(c.name); got.Tariff.Price.Input != c.want {
-				t.Errorf("%s of %q: %+v, want %d", c.name, c.providers, got, c.want)
-			}
+			got, _ := p.Model(c.name)
+			gatetest.Equal(t, got.Tariff.Price.Input, c.want, "%s of %q", c.name, c.providers)
 		}
 	}
 }

@@ -58,9 +58,7 @@ func modelLimits(t *testing.T, r *http.Response) string {
 			_, err = time.Parse(time.RFC3339, value)
 			value = strings.TrimPrefix(value, "2000-01-01T")
 		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		gatetest.Is(t, err, nil, "%s", name)
 		if classes[class] == nil {
 			classes[class] = new([3]string)
 		}

@@ -218,9 +218,8 @@ func TestFlushThatNothingSupports(t *testing.T) {
 	r.serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		metered.ServeHTTP(struct{ http.ResponseWriter }{w}, q)
 	}))
-	if status, body := r.ask(chatPath, streamed); status != 500 {
-		t.Errorf("status %d: %s", status, body)
-	}
+	status, body := r.ask(chatPath, streamed)
+	gatetest.Equal(t, status, 500, "status of %s", body)
 	r.want(llm.OutcomeFailed, llm.Usage{}, 0)
 }
 
@@ -369,9 +368,8 @@ func TestWhatIsHeld(t *testing.T) {
 				named = strings.Join(llm.ModelsFrom(q.Context()), " ")
 				failure(500)(w, q)
 			}
-			if e.run(t); named != c.models {
-				t.Errorf("it names %q, want %q", named, c.models)
-			}
+			e.run(t)
+			gatetest.Equal(t, named, c.models, "it names")
 		})
 	}
 }

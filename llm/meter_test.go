@@ -62,10 +62,7 @@ func newRig(t *testing.T, unit core.Unit, limit int64, change func(*llm.Config))
 		change(&cfg)
 	}
 	r.gate, r.budget = cfg.Guard.Gate, cfg.Budgets[0].Policy
-	var err error
-	if r.meter, err = llm.New(cfg); err != nil {
-		t.Fatal(err)
-	}
+	r.meter = gatetest.Must(llm.New(cfg))(t)
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, _ := io.ReadAll(q.Body)
 		r.mu.Lock()
@@ -140,9 +137,7 @@ func (r *rig) want(outcome llm.Outcome, usage llm.Usage, used int64) llm.Respons
 	if report.Outcome != outcome || report.Usage != usage {
 		r.Errorf("%v with %+v, want %v with %+v", report.Outcome, report.Usage, outcome, usage)
 	}
-	if n := r.used(); n != used {
-		r.Errorf("%d units are used, want %d", n, used)
-	}
+	gatetest.Equal(r, r.used(), used, "units used")
 	return report
 }
 

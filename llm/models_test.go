@@ -209,9 +209,8 @@ func TestDowngradeInThePath(t *testing.T) {
 		r.spend(1)
 		response := r.post(path, `{"model":"large"}`)
 		read(t, response)
-		if strings.Contains(path, "deployments") != (body == `{"model":"small/new"}`) {
-			t.Errorf("%s: the server was sent %s", path, body)
-		}
+		named := body == `{"model":"small/new"}`
+		gatetest.Equal(t, named, strings.Contains(path, "deployments"), "%s: the body names it", path)
 		if report := <-r.reports; asked != want || response.Header.Get(llm.ModelHeader) != "small/new" ||
 			report.Request.Model != "small/new" || report.Request.Asked != "large" {
 			t.Errorf("%s: the server was asked for %s, %+v", path, asked, report.Request)
@@ -261,9 +260,8 @@ func TestPlanOfAModelCountsItsFallbacks(t *testing.T) {
 			cfg.Guard.Rules = []nethttp.Rule{{Policy: policy("rule", core.UnitRequests, 10), Key: tenant}}
 		})
 		r.answer = ok
-		if status, _ := r.ask(chatPath, c.body); status != c.want {
-			t.Errorf("%+v, %s: %d", c.plan, c.body, status)
-		}
+		status, _ := r.ask(chatPath, c.body)
+		gatetest.Equal(t, status, c.want, "%+v, %s: status", c.plan, c.body)
 	}
 }
 
@@ -280,14 +278,12 @@ func TestSeveralModelsAndFormsAreNotDowngraded(t *testing.T) {
 	for _, body := range []string{
 		`{"model":"large","models":["large","small"]}`, `{"models":["large"]}`, `{"model":"large","fallbacks":["large"]}`,
 	} {
-		if status, _ := r.ask(chatPath, body); status != http.StatusForbidden {
-			t.Errorf("%s: %d", body, status)
-		}
+		status, _ := r.ask(chatPath, body)
+		gatetest.Equal(t, status, http.StatusForbidden, "%s: status", body)
 	}
 	const form = "--x\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nlarge\r\n--x--\r\n"
-	if status, body := r.ask("/v1/audio/transcriptions", form, "Content-Type", "multipart/form-data; boundary=x"); status != http.StatusForbidden {
-		t.Errorf("a form: %d %s", status, body)
-	}
+	status, _ := r.ask("/v1/audio/transcriptions", form, "Content-Type", "multipart/form-data; boundary=x")
+	gatetest.Equal(t, status, http.StatusForbidden, "a form: status")
 	r.unasked()
 }
 
@@ -309,9 +305,7 @@ func TestRequestIsVisible(t *testing.T) {
 	seen := make(map[string]llm.Request)
 	see := func(where string, q *http.Request) {
 		asked, ok := llm.RequestFrom(q.Context())
-		if !ok {
-			t.Errorf("%s does not see the request", where)
-		}
+		gatetest.Equal(t, ok, true, "%s sees the request", where)
 		seen[where] = asked
 	}
 	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
@@ -376,9 +370,7 @@ func TestLimitsOfSomeModels(t *testing.T) {
 		got := []int64{
 			used(large, acme), used(streams, acme), used(each, "small"), used(each, "large"), used(each, "*"), used(r.budget, acme),
 		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: %v are used, want %v", what, got, want)
-		}
+		gatetest.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "%s: used", what)
 	}
 	for _, step := range []struct {
 		model  string
@@ -441,9 +433,8 @@ plans:
 		model  string
 		status int
 	}{{"large", 200}, {"large", 429}, {"small", 200}, {"small", 200}, {"small", 200}, {"small", 429}} {
-		if status, _ := r.ask(chatPath, of(step.model, true)); status != step.status {
-			t.Errorf("%s: status %d", step.model, status)
-		}
+		status, _ := r.ask(chatPath, of(step.model, true))
+		gatetest.Equal(t, status, step.status, "%s: status", step.model)
 	}
 	gatetest.Equal(t, strings.Join(limits, ", "), "1 30 1, 3 1000 0, 3 1000 0, 3 1000 0", "the limits were")
 }

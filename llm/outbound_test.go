@@ -126,9 +126,8 @@ func TestOutboundEndings(t *testing.T) {
 		"no response":              {"", abort, prompt + 50},
 		"broken off by the caller": {"", sent("", `{"choices":[{"message":{"content":"hi"}}]}`), prompt},
 		"a stream, broken off": {`,"stream":true`, func(w http.ResponseWriter, r *http.Request) {
-			if body, _ := io.ReadAll(r.Body); !strings.Contains(string(body), `"include_usage":true`) {
-				t.Errorf("sent %s", body)
-			}
+			body, _ := io.ReadAll(r.Body)
+			gatetest.Contains(t, string(body), `"include_usage":true`, "sent")
 			w.Header().Set("Content-Type", "text/event-stream")
 			write(hello, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })(w, r)
 		}, prompt + 2},

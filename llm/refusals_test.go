@@ -350,9 +350,7 @@ func TestHeadersOfTheLimits(t *testing.T) {
 					vendors += vendor
 				}
 			}
-			if got = vendors + ": " + got + h.Get("Ratelimit-Policy"); got != c.want {
-				t.Errorf("%s, want %s", got, c.want)
-			}
+			gatetest.Equal(t, vendors+": "+got+h.Get("Ratelimit-Policy"), c.want, "limits")
 			kept := fmt.Sprint(h["Vary"], h["Set-Cookie"], h["Cache-Control"], h["Openai-Version"])
 			gatetest.Equal(t, kept, "[Origin Accept] [c=d a=b] [private] [1]", "headers %v", h)
 		})

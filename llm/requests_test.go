@@ -131,9 +131,8 @@ func TestLongestBodyPasses(t *testing.T) {
 		q.ContentLength = length
 		response := gatetest.Must(plainClient.Do(q))(t)
 		read(t, response)
-		if r.want(llm.OutcomeReported, llm.Usage{Input: 1, Output: 1}, 2); r.asked[0] != body {
-			t.Errorf("the upstream was asked %s", r.asked[0])
-		}
+		r.want(llm.OutcomeReported, llm.Usage{Input: 1, Output: 1}, 2)
+		gatetest.Equal(t, r.asked[0], body, "the upstream was asked")
 	}
 }
 
@@ -161,14 +160,12 @@ func TestBodyThatBreaksOff(t *testing.T) {
 func TestOuterBodyLimit(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 1000, nil)
 	r.serve(http.MaxBytesHandler(r.meter.Handler(http.NotFoundHandler()), 5))
-	if status, _ := r.ask(chatPath, `{"model":"m"}`); status != 413 {
-		t.Errorf("status %d", status)
-	}
+	status, _ := r.ask(chatPath, `{"model":"m"}`)
+	gatetest.Equal(t, status, 413, "status")
 	q, w := httptest.NewRequest(http.MethodPost, chatPath, nil), httptest.NewRecorder()
 	q.Body = nil
-	if r.meter.Handler(http.NotFoundHandler()).ServeHTTP(w, q); w.Code != 400 {
-		t.Errorf("status %d without a body", w.Code)
-	}
+	r.meter.Handler(http.NotFoundHandler()).ServeHTTP(w, q)
+	gatetest.Equal(t, w.Code, 400, "status without a body")
 	r.unasked()
 }
 
@@ -427,9 +424,7 @@ func TestStatedLengthTakesNoMemory(t *testing.T) {
 			body.Close() // as a server does
 			gatetest.Equal(t, w.Code, http.StatusBadRequest, "status")
 		})
-		if _, err := client.Write([]byte("{")); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, gatetest.Err(client.Write([]byte("{"))))
 		defer client.CloseWithError(io.ErrUnexpectedEOF)
 	}
 }

@@ -37,13 +37,10 @@ func TestRunningCharges(t *testing.T) {
 		})
 		response := r.post(chatPath, small)
 		next := func(n int) {
-			if _, err := io.ReadFull(response.Body, make([]byte, n*len(word))); err != nil {
-				t.Error(err)
-			}
+			gatetest.Worked(t, gatetest.Err(io.ReadFull(response.Body, make([]byte, n*len(word)))))
 		}
-		if next(5); r.used() != 8 {
-			t.Errorf("%d tokens are used within the estimate", r.used())
-		}
+		next(5)
+		gatetest.Equal(t, r.used(), 8, "tokens used within the estimate")
 		close(resume)
 		next(1)
 		// The charge follows its event.
@@ -52,9 +49,8 @@ func TestRunningCharges(t *testing.T) {
 		}
 		close(goOn)
 		read(t, response)
-		if report := r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 20}, 27); report.Indebted {
-			t.Error("it is indebted")
-		}
+		report := r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 20}, 27)
+		gatetest.Equal(t, report.Indebted, false, "indebted")
 	}
 }
 
@@ -67,9 +63,7 @@ func TestExemptRequestIsNotCharged(t *testing.T) {
 	r.answer = chat(7, 20)
 	outer := core.Must(nethttp.Limit(r.gate, "outer", core.PerMinute(9), tenant))
 	r.serve(outer.Handler(r.meter.Handler(proxyTo(t, r.upstream))))
-	if body := read(t, r.post(chatPath, small)); strings.Count(body, "word") != 20 {
-		t.Errorf("the client was sent %s", body)
-	}
+	gatetest.Equal(t, strings.Count(read(t, r.post(chatPath, small)), "word"), 20, "words")
 	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 20}, 0)
 }
 
@@ -82,16 +76,11 @@ func TestOverrunDebt(t *testing.T) {
 		chat(3, 12)(w, q)
 	})
 	response := r.post(chatPath, small)
-	if _, err := io.ReadFull(response.Body, make([]byte, 9*len(word))); err != nil {
-		t.Error(err)
-	}
+	gatetest.Worked(t, gatetest.Err(io.ReadFull(response.Body, make([]byte, 9*len(word)))))
 	close(goOn)
-	if body := read(t, response); strings.Count(body, "word") != 12 {
-		t.Errorf("the client was sent %s", body)
-	}
-	if report := r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 12}, 15); !report.Indebted {
-		t.Error("it is not indebted")
-	}
+	gatetest.Equal(t, strings.Count(read(t, response), "word"), 12, "words")
+	report := r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 12}, 15)
+	gatetest.Equal(t, report.Indebted, true, "indebted")
 	gatetest.Equal(t, r.post(chatPath, small).StatusCode, 429, "status")
 }
 
@@ -179,9 +168,7 @@ func TestOverrunEndOfKnownLength(t *testing.T) {
 	if body := read(t, r.post(chatPath, small)); !strings.HasSuffix(body, "data: [DONE]\n\n") {
 		t.Errorf("the client was sent %s", body)
 	}
-	if report := <-r.reports; report.Outcome != llm.OutcomeCut {
-		t.Errorf("%+v", report)
-	}
+	gatetest.Equal(t, (<-r.reports).Outcome, llm.OutcomeCut, "outcome")
 }
 
 // An encoded stream cannot be ended between two events. It goes on and becomes a debt.
@@ -330,12 +317,9 @@ func TestRunningChargesHeedRaises(t *testing.T) {
 			}))(t)
 			r.answer = chat(3, 60)
 			body := strings.Replace(small, `"max_tokens":5`, fmt.Sprintf(`"max_tokens":%d`, c.maxTokens), 1)
-			if body := read(t, r.post(chatPath, body)); strings.Count(body, "word") != 60 {
-				t.Errorf("the client was sent %s", body)
-			}
-			if report := r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 60}, 63); report.Indebted {
-				t.Error("it is indebted")
-			}
+			gatetest.Equal(t, strings.Count(read(t, r.post(chatPath, body)), "word"), 60, "words")
+			report := r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 60}, 63)
+			gatetest.Equal(t, report.Indebted, false, "indebted")
 		})
 	}
 }
@@ -369,9 +353,7 @@ func TestOverrunHeedsRaisesThatEnd(t *testing.T) {
 			events(300, func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })(w, q)
 		})
 		response := r.post(chatPath, small)
-		if _, err := io.ReadFull(response.Body, make([]byte, 800*len(word))); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, gatetest.Err(io.ReadFull(response.Body, make([]byte, 800*len(word)))))
 		for r.used() < 803 { // the charge follows its event
 			runtime.Gosched()
 		}

@@ -129,9 +129,7 @@ func TestDrain(t *testing.T) {
 			gatetest.Equal(t, holders(t, slots, key), 1, "hold a slot")
 			gatetest.Equal(t, r.used(), 53, "units are used while the response is read on")
 			close(gone)
-			if report := r.want(c.outcome, c.usage, c.usage.Total()); !report.Drained {
-				t.Error("it was not drained")
-			}
+			gatetest.Equal(t, r.want(c.outcome, c.usage, c.usage.Total()).Drained, true, "drained")
 			gatetest.Equal(t, holders(t, slots, key), 0, "hold a slot afterwards")
 		})
 	}
@@ -190,9 +188,7 @@ func TestLostSlotStopsTheStream(t *testing.T) {
 			meter.ServeHTTP(w, q.WithContext(ctx))
 		}))
 		response := r.post(chatPath, streamed)
-		if _, err := io.ReadFull(response.Body, make([]byte, 4*len(word))); err != nil {
-			t.Error(err)
-		}
+		gatetest.Worked(t, gatetest.Err(io.ReadFull(response.Body, make([]byte, 4*len(word)))))
 		if c.leave {
 			response.Body.Close()
 			<-left
@@ -207,9 +203,8 @@ func TestLostSlotStopsTheStream(t *testing.T) {
 		}
 		gatetest.Fails(t, gatetest.Err(io.ReadAll(response.Body)), "%+v: the stream ends as if it were whole", c)
 		response.Body.Close()
-		if report := r.want(llm.OutcomeCut, llm.Usage{Input: 3, Output: 4}, 7); report.Drained != c.leave {
-			t.Errorf("%+v: %+v", c, report)
-		}
+		report := r.want(llm.OutcomeCut, llm.Usage{Input: 3, Output: 4}, 7)
+		gatetest.Equal(t, report.Drained, c.leave, "%+v: drained", c)
 	}
 }
 
@@ -295,9 +290,8 @@ func TestClientChoosesNoUnreadEncoding(t *testing.T) {
 			asked = q.Header.Get("Accept-Encoding")
 			chat(1, 1)(w, q)
 		})
-		if r.ask(c.path, c.body, "Accept-Encoding", c.accepts); asked != c.want {
-			t.Errorf("%s, %q: the server was asked for %q, want %q", c.body, c.accepts, asked, c.want)
-		}
+		r.ask(c.path, c.body, "Accept-Encoding", c.accepts)
+		gatetest.Equal(t, asked, c.want, "%s, %q: the server was asked for", c.body, c.accepts)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/llm"
 )
 
@@ -31,9 +32,7 @@ func TestAllThatIsSpentIsOwed(t *testing.T) {
 		all.Go(func() { read(t, r.post(chatPath, `{"model":"m","max_tokens":2000,"stream":true}`)) })
 	}
 	all.Wait()
-	if n := r.used(); n != requests*spent {
-		t.Errorf("%d are used, want %d", n, requests*spent)
-	}
+	gatetest.Equal(t, r.used(), requests*spent, "units used")
 	for _, format := range []llm.Format{llm.FormatOpenAIChat, llm.FormatOpenAIResponses, llm.FormatAnthropicMessages} {
 		for tenant, used := range map[string]string{"acme": `"used":3000000,"r":0,`, "other": `"used":0,"r":100000}`} {
 			q, w := httptest.NewRequest(http.MethodGet, "/usage", nil), httptest.NewRecorder()

@@ -95,9 +95,8 @@ func TestOperatorOnly(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	for _, path := range []string{"/", "/feed"} {
-		if status := exchange(t, http.MethodGet, r.api+path, "", "Authorization", "Bearer "+ann).StatusCode; status != http.StatusNotFound {
-			t.Errorf("%s: status %d", path, status)
-		}
+		response := exchange(t, http.MethodGet, r.api+path, "", "Authorization", "Bearer "+ann)
+		gatetest.Equal(t, response.StatusCode, http.StatusNotFound, "%s: status", path)
 	}
 	text, err := json.Marshal(r.snapshot(t))
 	if err != nil || strings.Contains(string(text), "sk-") || strings.Contains(string(text), "d0ca99") {
@@ -164,9 +163,7 @@ func TestQueue(t *testing.T) {
 		return now.Waiting == 2 && len(now.Running) == 1 && len(now.Queued) == 2 && now.Queued[0].Place == 0 && now.Queued[1].Place == 1
 	})
 	checkFull(t, r.send(t, ann), `All 1 concurrent requests of policy "user-streams" are in use, and the queue is full or the wait too long.`)
-	if r.send(t, bob).StatusCode != http.StatusOK { // another user does not wait
-		t.Error("another user is refused")
-	}
+	gatetest.Equal(t, r.send(t, bob).StatusCode, http.StatusOK, "another user, who does not wait")
 	m.next(t).finish(1, 1)
 	first.finish(1, 1)
 	m.next(t).finish(1, 1)
@@ -283,21 +280,21 @@ func TestShutdown(t *testing.T) {
 	if body := readAll(t, running); !strings.Contains(body, "here") || !strings.HasSuffix(body, "data: [DONE]\n\n") {
 		t.Errorf("the running stream: %q", body)
 	}
-	if err := r.cmd.Wait(); err != nil {
-		t.Errorf("the replica ends with %v", err)
-	}
+	gatetest.Worked(t, r.cmd.Wait())
 	slotsOf(t, server).empty()
 }
 
 // Every fault is named with its field, and all of them at once.
 func TestPlansFaults(t *testing.T) {
-	sample := gatetest.Must(os.ReadFile("plans.json"))(t)
+	sample := string(gatetest.Must(os.ReadFile("plans.json"))(t))
 	const digest = "d0ca992830a797cb2ace4b3a93e392d012597b2750fb169705e6f190458625bb"
 	for _, c := range []struct {
 		name, before, after string // a change of the sample
 		faults              []string
 	}{
 		{"none", "", "", nil},
+		{"an empty file", sample, "{}", []string{
+			"models is missing or empty", "plans is missing or empty", "tenants is missing or empty"}},
 		{"something behind", "\n}\n", "\n} {}", []string{"cannot be read: something follows the JSON value"}},
 		{"unknown field", `"queue": 4`, `"queue": 4, "quota": 1`, []string{`plans.team cannot be read: unknown field "quota"`}},
 		{"negative", `"output_tokens_per_minute": 2000`, `"output_tokens_per_minute": -1`, []string{"plans.team.output_tokens_per_minute is -1: it must be between 0 and 1000000000000"}},
@@ -312,7 +309,7 @@ func TestPlansFaults(t *testing.T) {
 			"plans.trial cannot be read: cannot unmarshal number into Go struct field plan.max_wait of type string"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			text := strings.Replace(string(sample), c.before, c.after, 1)
+			text := strings.Replace(sample, c.before, c.after, 1)
 			_, err := parsePlans([]byte(text))
 			got := ""
 			if err != nil {
@@ -320,11 +317,6 @@ func TestPlansFaults(t *testing.T) {
 			}
 			gatetest.Equal(t, got, strings.Join(c.faults, "\n"), "faults")
 		})
-	}
-
-	if _, err := parsePlans([]byte("{}")); err == nil ||
-		err.Error() != "models is missing or empty\nplans is missing or empty\ntenants is missing or empty" {
-		t.Errorf("an empty file: %v", err)
 	}
 }
 
@@ -478,13 +470,8 @@ func (r *replica) feed(t *testing.T) (s snapshot) {
 	t.Helper()
 	response := gatetest.Must(http.Get(r.operator + "/feed"))(t)
 	defer response.Body.Close()
-	line, err := bufio.NewReader(response.Body).ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(bytes.TrimPrefix(line, []byte("data: ")), &s)
-	}
-	if err != nil {
-		t.Fatalf("feed: %s, %v", line, err)
-	}
+	line := gatetest.Must(bufio.NewReader(response.Body).ReadBytes('\n'))(t)
+	gatetest.NoError(t, json.Unmarshal(bytes.TrimPrefix(line, []byte("data: ")), &s))
 	return s
 }
 

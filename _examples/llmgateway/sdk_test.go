@@ -86,9 +86,7 @@ func refusal(f llm.Format, class string, status int) failure {
 
 func (g *gateway) expect(statuses ...int) {
 	g.t.Helper()
-	if got := g.answered(); !slices.Equal(got, statuses) {
-		g.t.Errorf("the gateway answered %v, want %v", got, statuses)
-	}
+	gatetest.Equal(g.t, fmt.Sprint(g.answered()), fmt.Sprint(statuses), "the gateway answered")
 }
 
 func (r *result) expect(t *testing.T, want failure) {
@@ -140,9 +138,7 @@ func (r *result) limits(t *testing.T, f llm.Format, remaining int64) {
 		} else {
 			_, err = time.ParseDuration(reset)
 		}
-		if err != nil {
-			t.Errorf("%s: %v", name("reset"), err)
-		}
+		gatetest.Is(t, err, nil, "%s", name("reset"))
 	}
 }
 
@@ -437,9 +433,7 @@ func TestOutboundSDKsWaitOnce(t *testing.T) {
 				t.Parallel()
 				p := provider.New(provider.Config{Form: s.form})
 				client, url, sent := outboundClient(t, p, func(cfg *outbound.Config) { cfg.Retry.Max = retries })
-				if r := s.stream(client)(t, url, true); r.err != nil {
-					t.Fatal(r.err)
-				}
+				gatetest.NoError(t, s.stream(client)(t, url, true).err)
 				gatetest.Need(t, len(sent), 1, "the SDK did not use the client")
 				<-sent
 				p.Close("model-1", 2*time.Second)
@@ -482,9 +476,7 @@ func TestOutboundSDKsTellBusy(t *testing.T) {
 			if !errors.As(err, &busy) || busy.Rule != "none" || !strings.Contains(err.Error(), "waiting does not help") {
 				t.Errorf("%v", err)
 			}
-			if n := p.Counts(); n.Accepted > 0 {
-				t.Errorf("%+v", n)
-			}
+			gatetest.Equal(t, p.Counts().Accepted, 0, "requests accepted")
 		})
 	}
 }
@@ -611,10 +603,7 @@ func newGateway(
 	for _, change := range changes {
 		change(&cfg)
 	}
-	var err error
-	if g.meter, err = llm.New(cfg); err != nil {
-		t.Fatal(err)
-	}
+	g.meter = gatetest.Must(llm.New(cfg))(t)
 	server := httptest.NewServer(upstream)
 	at := gatetest.Must(url.Parse(server.URL))(t)
 	metered := g.meter.Handler(&httputil.ReverseProxy{
@@ -852,9 +841,7 @@ func openAIFailure(t *testing.T, err error) *failure {
 		return &failure{"Error", refused.StatusCode, refused.Type, refused.Code, refused.Message}
 	case errors.As(err, &ended):
 		var event struct{ Error failure }
-		if err := json.Unmarshal(ended.Event.Data, &event); err != nil {
-			t.Errorf("event %s: %v", ended.Event.Data, err)
-		}
+		gatetest.Worked(t, json.Unmarshal(ended.Event.Data, &event))
 		event.Error.Class = "StreamError"
 		return &event.Error
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
@@ -135,8 +136,8 @@ func TestCostOfABodyThatCannotBeRead(t *testing.T) {
 		body   io.Reader
 		status int
 	}{
-		{"breaks off", io.MultiReader(strings.NewReader("ab"), errorReader{io.ErrUnexpectedEOF}), 400},
-		{"too large", errorReader{&http.MaxBytesError{Limit: 1}}, 413},
+		{"breaks off", io.MultiReader(strings.NewReader("ab"), iotest.ErrReader(io.ErrUnexpectedEOF)), 400},
+		{"too large", iotest.ErrReader(&http.MaxBytesError{Limit: 1}), 413},
 	} {
 		gatetest.Equal(t, post(g.Handler(http.HandlerFunc(ok)), c.body, -1).Code, c.status, "%s: status", c.name)
 	}
@@ -267,7 +268,7 @@ func TestClientLeavesTheQueue(t *testing.T) {
 
 // The handler reads a buffered body as it was sent. A body that cannot be read spends nothing.
 func TestBufferedBody(t *testing.T) {
-	broken := errorReader{errors.New("broken")}
+	broken := errors.New("broken")
 	for _, c := range []struct {
 		name   string
 		body   io.Reader
@@ -281,8 +282,8 @@ func TestBufferedBody(t *testing.T) {
 		{"unknown, short", strings.NewReader("abc"), -1, 200},
 		{"unknown, as long", strings.NewReader("abcd"), -1, 200},
 		{"unknown, longer", strings.NewReader("abcdefgh"), -1, 200},
-		{"breaks off", io.MultiReader(strings.NewReader("ab"), broken), 4, 400},
-		{"breaks off late", io.MultiReader(strings.NewReader("abcd"), broken), -1, 400},
+		{"breaks off", io.MultiReader(strings.NewReader("ab"), iotest.ErrReader(broken)), 4, 400},
+		{"breaks off late", io.MultiReader(strings.NewReader("abcd"), iotest.ErrReader(broken)), -1, 400},
 		{"forbidden", http.MaxBytesReader(nil, io.NopCloser(strings.NewReader("abc")), 2), -1, 413},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -298,7 +299,8 @@ func TestBufferedBody(t *testing.T) {
 				echoBody(w, r)
 			}))
 			w := post(h, io.TeeReader(c.body, &sent), c.length)
-			if w.Code != c.status || c.status == 200 && w.Body.String() != sent.String() || c.status == 400 && !errors.Is(errs[0], broken.err) {
+			same := w.Body.String() == sent.String()
+			if w.Code != c.status || c.status == 200 && !same || c.status == 400 && !errors.Is(errs[0], broken) {
 				t.Errorf("status %d, %v: the handler reads %q of %q", w.Code, errs, w.Body, sent.String())
 			}
 			want := `"p";r=8`
@@ -310,10 +312,6 @@ func TestBufferedBody(t *testing.T) {
 		})
 	}
 }
-
-type errorReader struct{ err error }
-
-func (r errorReader) Read([]byte) (int, error) { return 0, r.err }
 
 // A form that was parsed outside the Guard keeps its uploads, even if a Cost reads the body.
 func TestCostBodyKeepsUploads(t *testing.T) {
@@ -464,7 +462,7 @@ func TestSettleSeesWhatIsSent(t *testing.T) {
 			w.WriteHeader(500)
 		}, 200},
 		"nothing could be copied": {func(w http.ResponseWriter, _ *http.Request) {
-			if _, err := io.Copy(w, errorReader{io.ErrUnexpectedEOF}); err != nil {
+			if _, err := io.Copy(w, iotest.ErrReader(io.ErrUnexpectedEOF)); err != nil {
 				http.Error(w, "bad gateway", http.StatusBadGateway)
 			}
 		}, 502},

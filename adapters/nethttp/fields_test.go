@@ -226,9 +226,7 @@ func TestQuotaUnits(t *testing.T) {
 			if len(got) != 1 || got[0] != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
-			if _, err := httpsfv.UnmarshalList(got); err != nil {
-				t.Error(err)
-			}
+			gatetest.Worked(t, gatetest.Err(httpsfv.UnmarshalList(got)))
 			gatetest.Equal(t, all[0].Policy.Unit(), tt.unit, "Unit is")
 		})
 	}

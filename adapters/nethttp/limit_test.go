@@ -151,9 +151,8 @@ func TestCapPerPlan(t *testing.T) {
 			}
 		}
 		for _, user := range []string{"broken", "negative"} {
-			if r := get(g.Handler(http.HandlerFunc(ok)), as("acme", user)); r.StatusCode != 500 {
-				t.Errorf("%s: status %d, want 500", user, r.StatusCode)
-			}
+			r := get(g.Handler(http.HandlerFunc(ok)), as("acme", user))
+			gatetest.Equal(t, r.StatusCode, 500, "%s: status", user)
 		}
 	})
 }
@@ -198,9 +197,8 @@ func TestPlanIsAskedOnceARequest(t *testing.T) {
 					t.Errorf("result %d has limit %d, want %d", i, result.Limit, 10+asked)
 				}
 			}
-			if limit, _, _ := a.Plan().Cap("inner"); limit != 10+asked {
-				t.Errorf("the handler's plan has a cap of %d, want %d", limit, 10+asked)
-			}
+			limit, _, _ := a.Plan().Cap("inner")
+			gatetest.Equal(t, limit, 10+asked, "the handler's plan has a cap")
 		}))
 		for i := range int64(3) {
 			if r := get(h); r.StatusCode != http.StatusOK || asked != i+1 {

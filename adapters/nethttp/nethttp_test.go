@@ -3,6 +3,7 @@ package nethttp_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/core/once"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
@@ -196,9 +196,7 @@ func TestNoKey(t *testing.T) {
 				if strings.Contains(s, "secret") || strings.Contains(s, "X-Api-Key") {
 					t.Errorf("the body reveals: %s", s)
 				}
-				if strings.Contains(s, "ambiguous") != errors.Is(seen.Err(), keyfunc.ErrAmbiguous) {
-					t.Errorf("%v: %s", seen.Err(), s)
-				}
+				gatetest.Equal(t, strings.Contains(s, "ambiguous"), errors.Is(seen.Err(), keyfunc.ErrAmbiguous), "%s", s)
 			}
 			gatetest.Equal(t, seen.Err() != nil, c.status != 200, "Err is %v", seen.Err())
 			if d := seen.Decision(); d.Len() != 0 || d.Source != core.SourceNone || d.Allowed != (c.status == 200) {
@@ -250,20 +248,14 @@ func TestNewGuardFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := nethttp.NewGuard(c.cfg)
-			if err == nil {
-				t.Fatal("no error")
-			}
 			for _, want := range c.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q is not in\n%v", want, err)
-				}
+				gatetest.Contains(t, fmt.Sprint(err), want, "error")
 			}
 		})
 	}
 	for status, valid := range map[int]bool{0: true, 400: true, 402: true, 499: true, -1: false, 200: false, 399: false, 500: false} {
-		if _, err := nethttp.NewGuard(nethttp.Config{Gate: gate, DenyAllStatus: status, Rules: rule}); (err == nil) != valid {
-			t.Errorf("DenyAllStatus %d: %v", status, err)
-		}
+		_, err := nethttp.NewGuard(nethttp.Config{Gate: gate, DenyAllStatus: status, Rules: rule})
+		gatetest.Equal(t, err == nil, valid, "DenyAllStatus %d is valid: %v", status, err)
 	}
 	if _, err := nethttp.Limit(gate, "hello", core.TokenBucket{}, keyfunc.RemoteIP()); err == nil || !strings.Contains(err.Error(), "TokenBucket.Burst is 0") {
 		t.Errorf("Limit: %v", err)
@@ -304,17 +296,8 @@ func TestEnumerationsHaveNames(t *testing.T) {
 
 // A handler need not know whether a Guard or a Replay has left its request alone.
 func TestHandlersOfSkippedRequests(t *testing.T) {
-	gate := core.Must(core.NewMemory(core.Config{}))
-	t.Cleanup(func() { _ = gate.Close(t.Context()) })
-	policy := core.Must(core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)}))
-	skipping := core.Must(nethttp.NewGuard(nethttp.Config{
-		Gate: gate, Rules: []nethttp.Rule{{Policy: policy, Key: keyfunc.RemoteIP()}},
-		Skip: func(*http.Request) bool { return true },
-	}))
-	cfg := nethttp.ReplayConfig{
-		Once: core.Must(once.New(gate, once.Config{Name: "o", Window: time.Hour})),
-		ID:   keyfunc.Must(keyfunc.Header("Idempotency-Key")), NoID: nethttp.NoKeySkip,
-	}
+	skipping := counted(t, func(cfg *nethttp.Config) { cfg.Skip = func(*http.Request) bool { return true } })
+	cfg := nethttp.ReplayConfig{Once: newOnce(t, memory(t, newClock())), ID: byID, NoID: nethttp.NoKeySkip}
 	for name, g := range map[string]nethttp.Admitter{
 		"Guard": skipping, "Replay": core.Must(nethttp.NewReplay(nil, cfg)),
 		"Replay around a Guard": core.Must(nethttp.NewReplay(skipping, cfg)),
@@ -369,8 +352,6 @@ func TestStackedGuardsWithLegacyHeaders(t *testing.T) {
 	}
 	few, many := of("few", 2), of("many", 100)
 	for _, h := range []http.Handler{few(many(http.HandlerFunc(ok))), many(few(http.HandlerFunc(ok)))} {
-		if r := get(h); r.Header.Get("X-RateLimit-Limit") != "2" {
-			t.Errorf("%v", r.Header)
-		}
+		gatetest.Equal(t, get(h).Header.Get("X-RateLimit-Limit"), "2", "X-RateLimit-Limit")
 	}
 }

@@ -245,19 +245,13 @@ func TestDelayedRequestWithLostHold(t *testing.T) {
 				cfg.Rules = slices.Concat(cfg.Rules, held)
 				g := guard(t, cfg)
 				meanwhile(func() {
-					if err := cfg.Gate.Reset(t.Context(), charge); err != nil { // as if Redis had lost its data
-						t.Error(err)
-					}
+					gatetest.Worked(t, cfg.Gate.Reset(t.Context(), charge)) // as if Redis had lost its data
 					for range tt.spent {
-						if _, err := cfg.Gate.Decide(t.Context(), charge); err != nil {
-							t.Error(err)
-						}
+						gatetest.Worked(t, gatetest.Err(cfg.Gate.Decide(t.Context(), charge)))
 					}
 				})
 				x := g.Admit(forged())
-				if status := max(x.Status(), http.StatusOK); status != tt.status {
-					t.Errorf("status %d, %v, want %d", status, x.Err(), tt.status)
-				}
+				gatetest.Equal(t, max(x.Status(), http.StatusOK), tt.status, "status, with error %v", x.Err())
 				gatetest.Equal(t, used(t, cfg.Gate, charge), tt.used, "used")
 				return x
 			}
@@ -400,9 +394,8 @@ func TestRefusedRequestHoldsNothing(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		for i, want := range []int64{10, 5} {
-			if n := used(t, gate, core.Charge{Policy: all[i].Policy, Key: core.Must(core.NewKey("192.0.2.1"))}); n != want {
-				t.Errorf("%s: %d units are in use, want %d", all[i].Policy.Name(), n, want)
-			}
+			charge := core.Charge{Policy: all[i].Policy, Key: gatetest.Key(t, "192.0.2.1")}
+			gatetest.Equal(t, used(t, gate, charge), want, "%s: units in use", all[i].Policy.Name())
 		}
 	})
 }
@@ -442,9 +435,8 @@ func TestReconsider(t *testing.T) {
 					},
 				}},
 				Reconsider: func(r *http.Request, denied *nethttp.Admission) bool {
-					if asked++; fmt.Sprint(denied.Violated()) != "[p]" {
-						t.Errorf("%v deny", denied.Violated())
-					}
+					asked++
+					gatetest.Equal(t, fmt.Sprint(denied.Violated()), "[p]", "denied by")
 					if c.again != nil {
 						c.again(r)
 					}
@@ -461,14 +453,10 @@ func TestReconsider(t *testing.T) {
 			h := g.Handler(http.HandlerFunc(ok))
 			as := func(r *http.Request) { r.Header.Set("X-User", "ann") }
 			answers(t, get(h, as), 200)
-			if asked > 0 {
-				t.Error("an admitted request was reconsidered")
-			}
+			gatetest.Equal(t, asked, 0, "an admitted request was reconsidered")
 			seen = nil
 			answers(t, get(h, as), c.status)
-			if fmt.Sprint(seen) != c.decided {
-				t.Errorf("observed %v, want %s", seen, c.decided)
-			}
+			gatetest.Equal(t, fmt.Sprint(seen), c.decided, "observed")
 		})
 	}
 }

@@ -120,9 +120,7 @@ func TestReplayFaults(t *testing.T) {
 	_, err := nethttp.NewReplay(new(nethttp.Guard), nethttp.ReplayConfig{NoID: 7, MaxWait: -1, HandledStatus: 42})
 	for _, want := range []string{"the Guard is nil or zero", "ReplayConfig.Once is missing", "ReplayConfig.ID is nil",
 		"ReplayConfig.NoID is 7", "ReplayConfig.MaxWait is -1ns", "ReplayConfig.HandledStatus is 42"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not in\n%v", want, err)
-		}
+		gatetest.Contains(t, fmt.Sprint(err), want, "error")
 	}
 	gate := dead(t)
 	o := gatetest.Must(once.New(gate, once.Config{Name: "ids", Window: time.Hour}))(t)
@@ -162,12 +160,10 @@ func TestReplayTellsRoutesApart(t *testing.T) {
 					{"POST", "/orders", `k`, 200}, {"POST", "/orders", `"k"`, again}, {"PUT", "/orders", `k`, other},
 					{"POST", "/orders/1/cancel", `k`, other}, {"POST", "/orders/1/cancel", `"k"`, other},
 				} {
-					r := httptest.NewRequest(c.method, c.path, nil)
-					r.Header.Set("Idempotency-Key", c.id)
-					w := httptest.NewRecorder()
-					if h.ServeHTTP(w, r); w.Code != c.want {
-						t.Errorf("%s %s, %s: %d, want %d", c.method, c.path, c.id, w.Code, c.want)
-					}
+					r, w := httptest.NewRequest(c.method, c.path, nil), httptest.NewRecorder()
+					withID(c.id)(r)
+					h.ServeHTTP(w, r)
+					gatetest.Equal(t, w.Code, c.want, "%s %s, %s", c.method, c.path, c.id)
 				}
 			})
 		}

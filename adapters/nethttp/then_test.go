@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +21,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// namesIn returns the names of the members of RateLimit-Policy, without the caps.
+// namesIn returns the names of the members of RateLimit-Policy, without their parameters.
 func namesIn(h http.Header) string {
 	var names []string
 	for _, member := range strings.Split(h.Get("RateLimit-Policy"), ", ") {
@@ -87,11 +86,6 @@ func TestThen(t *testing.T) {
 					w.WriteHeader(http.StatusInternalServerError)
 				}
 			}))
-			ask := func(query string) *httptest.ResponseRecorder {
-				w := httptest.NewRecorder()
-				h.ServeHTTP(w, httptest.NewRequest("GET", "/?"+query, nil))
-				return w
-			}
 			for i, c := range []struct {
 				query  string
 				status int
@@ -107,20 +101,20 @@ func TestThen(t *testing.T) {
 				{"n=1", 429, "slow"},
 				{"n=9", 413, "slow"}, // more than any of them has
 			} {
-				w := ask(c.query)
-				if got := namesIn(w.Header()); w.Code != c.status || !strings.HasPrefix(got, "api "+c.by) || told[len(told)-1] != c.by {
-					t.Errorf("request %d: %d with %s, want %d with %s; Observe is told of %s", i, w.Code, got, c.status, c.by, told[len(told)-1])
+				w := get(h, asking("/?"+c.query))
+				got, last := namesIn(w.Header), told[len(told)-1]
+				if w.StatusCode != c.status || !strings.HasPrefix(got, "api "+c.by) || last != c.by {
+					t.Errorf("request %d: %d with %s; Observe is told of %s; want %+v", i, w.StatusCode, got, last, c)
 				}
-				wait := w.Header().Get("Retry-After")
+				wait := w.Header.Get("Retry-After")
 				if c.status == 429 && wait != "61" {
 					t.Errorf("request %d: Retry-After %q is not that of slow", i, wait)
 				}
 			}
-			usage := httptest.NewRecorder()
-			g.Usage().ServeHTTP(usage, httptest.NewRequest("GET", "/", nil))
+			usage := body(t, get(g.Usage()))
 			for _, want := range []string{`"name":"month","q":4,"qu":"requests"`, `"used":4`, `"name":"overage","q":3`, `"used":3`, `"name":"slow","q":2`, `"used":2`} {
-				if body := usage.Body.String(); !strings.Contains(body, want) || strings.Contains(body, "never") {
-					t.Errorf("%s is not in the usage %s", want, body)
+				if !strings.Contains(usage, want) || strings.Contains(usage, "never") {
+					t.Errorf("%s is not in the usage %s", want, usage)
 				}
 			}
 		})
@@ -156,13 +150,12 @@ func TestThenTellsTheShortestWait(t *testing.T) {
 				Policy: month, Then: []*core.Policy{slow}, Key: keyfunc.RemoteIP(),
 				Cost: func(*http.Request) int64 { return cost },
 			}}}).Handler(http.HandlerFunc(ok))
-			var w *httptest.ResponseRecorder
+			var r *http.Response
 			for _, cost = range []int64{4, 1, c.cost} {
-				w = httptest.NewRecorder()
-				h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+				r = get(h)
 			}
-			if got := w.Header().Get("Retry-After"); w.Code != c.status || got != c.wait {
-				t.Errorf("%d with Retry-After %q, want %d with %q: %s", w.Code, got, c.status, c.wait, w.Body)
+			if got := r.Header.Get("Retry-After"); r.StatusCode != c.status || got != c.wait {
+				t.Errorf("%d with Retry-After %q, want %d with %q: %s", r.StatusCode, got, c.status, c.wait, body(t, r))
 			}
 		})
 	}
@@ -181,10 +174,7 @@ func TestThenIsSettled(t *testing.T) {
 	h := g.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	for i, c := range []struct{ handled, want int }{{200, 200}, {500, 500}, {500, 500}, {200, 200}, {200, 429}} {
 		status = c.handled
-		w := httptest.NewRecorder()
-		if h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil)); w.Code != c.want {
-			t.Errorf("request %d: %d, want %d", i, w.Code, c.want)
-		}
+		gatetest.Equal(t, get(h).StatusCode, c.want, "request %d", i)
 	}
 }
 
@@ -260,17 +250,13 @@ plans:
 	expectKept(t, book, gate, "free", "month", clock.Now(), plans.KeptPeriod{Period: second, Used: 3})
 	expectKept(t, book, gate, "free", "month.overage", clock.Now())
 	for _, limit := range []string{"day", "month.slow"} {
-		if kept, err := book.Kept(t.Context(), gate, "free", limit, anchor); err == nil {
-			t.Errorf("%s: %v is kept", limit, kept)
-		}
+		gatetest.Fails(t, gatetest.Err(book.Kept(t.Context(), gate, "free", limit, anchor)), "%s is kept", limit)
 	}
 	for tenant, want := range map[string]string{
 		"free": `"name":"month","q":4,"qu":"requests","w":2419200,"used":3,"r":1,"t":2419200,"reset":2419200}`,
 		"pro":  `{"name":"month","qu":"requests","unlimited":true}`,
 	} {
-		if body := askAs(g.Usage(), tenant, "/").Body.String(); !strings.Contains(body, want) {
-			t.Errorf("%s is not in %s", want, body)
-		}
+		gatetest.Contains(t, askAs(g.Usage(), tenant, "/").Body.String(), want, "usage of %s", tenant)
 	}
 	gatetest.Equal(t, namesIn(askAs(h, "free", "/").Header()), "day month", "clients are told of")
 	clock.Set(anchor.AddDate(0, 2, 41)) // 40 days after the second period

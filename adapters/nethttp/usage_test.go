@@ -77,9 +77,8 @@ func TestUsageTellsPolicies(t *testing.T) {
 			gatetest.Must(gate.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: cmp.Or(tt.cost, core.NoCost)}))(t)
 			h := authenticated(g.Usage())
 			for range 2 { // reading spends nothing
-				if got, want := usageOf(t, get(h, token("acme"))), `{"policies":[`+tt.want+`],"caps":[]}`+"\n"; got != want {
-					t.Errorf("%swant %s", got, want)
-				}
+				got := usageOf(t, get(h, token("acme")))
+				gatetest.Equal(t, got, `{"policies":[`+tt.want+`],"caps":[]}`+"\n", "usage")
 			}
 		})
 	}
@@ -117,9 +116,8 @@ func TestUsageIsOfTheAuthenticatedTenant(t *testing.T) {
 			"acme":    `"q":10,"qu":"requests","used":1,"r":9`,
 			"initech": `"q":10,"qu":"requests","used":0,"r":10`,
 		} {
-			if got := usageOf(t, get(own, token(tenant), spoof)); got != `{"policies":[{"name":"p",`+want+`}],"caps":[]}`+"\n" {
-				t.Errorf("%s reads %s", tenant, got)
-			}
+			got := usageOf(t, get(own, token(tenant), spoof))
+			gatetest.Equal(t, got, `{"policies":[{"name":"p",`+want+`}],"caps":[]}`+"\n", "%s reads", tenant)
 		}
 	})
 }
@@ -157,9 +155,8 @@ func TestUsageCountsStreams(t *testing.T) {
 			{"globex", "ann"}: {`1,"r":2`, `1,"r":1`},
 			{"initech", "a"}:  {`0,"r":3`, `0,"r":2`},
 		} {
-			if got, want := streams(who[0], who[1]), strings.NewReplacer("A", want[0], "B", want[1]).Replace(format); got != want {
-				t.Errorf("%s: %swant %s", who, got, want)
-			}
+			whole := strings.NewReplacer("A", want[0], "B", want[1]).Replace(format)
+			gatetest.Equal(t, streams(who[0], who[1]), whole, "%s", who)
 		}
 		for range 4 {
 			o.leave()
@@ -194,9 +191,7 @@ func TestUsageMethods(t *testing.T) {
 		t.Errorf("HEAD: status %d, %q", head.StatusCode, got)
 	}
 	for name := range whole.Header {
-		if got, want := head.Header.Get(name), whole.Header.Get(name); got != want {
-			t.Errorf("HEAD: %s is %q, want %q", name, got, want)
-		}
+		gatetest.Equal(t, head.Header.Get(name), whole.Header.Get(name), "HEAD: %s", name)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions} {
 		if r := ask(method); r.StatusCode != 405 || r.Header.Get("Allow") != "GET, HEAD" {
