@@ -209,7 +209,8 @@ func TestLoweredEstimateIsCharged(t *testing.T) {
 	if report.Usage.Output > n { // of an event that had begun
 		n++
 	}
-	if n < 17 || !report.Indebted || report.Usage != (llm.Usage{Input: 3, Output: n}) ||
+	// 17 fit beside the input, and it may end up to ChargeEvery earlier.
+	if n < 17-4 || !report.Indebted || report.Usage != (llm.Usage{Input: 3, Output: n}) ||
 		r.used() != 3+n {
 		t.Errorf("%d events, %d units are used, %+v", n, r.used(), report)
 	}
