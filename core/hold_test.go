@@ -372,7 +372,8 @@ func losingGate(t *testing.T, s *redistest.Server) (g *core.Gate, loses *atomic.
 	client := s.Client(t)
 	client.AddHook(onScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
 		err := send()
-		if err == nil && loses.Swap(false) {
+		probes := strings.Contains(cmds[0].String(), ":ping") // a busy machine may have one
+		if err == nil && !probes && loses.Swap(false) {
 			return fail(cmds, errReplyLost)
 		}
 		return err
