@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/hub"
 )
 
 // checkFaults checks that an error has one line for each of the words, and holds all of them.
@@ -238,5 +239,6 @@ func TestKeysAreInjective(t *testing.T) {
 		if !strings.HasPrefix(k, alone.String()) || strings.Index(k, "}") != len(alone.String())-1 {
 			t.Fatalf("the slot of %s is not that of %s", k, alone)
 		}
+		gatetest.Equal(t, core.Inside(hub.Pass{}).Outermost(one), alone.String(), "outermost part of %s", k)
 	})
 }

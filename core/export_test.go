@@ -38,7 +38,7 @@ func (g *Gate) restore(change func(*redisstore.Config)) {
 	cfg := g.store.(*redisstore.Store).Config
 	change(&cfg)
 	s := redisstore.New(cfg)
-	g.store, g.lent.Answers = s, s.Servers.Answers
+	g.store, g.lent.Keeper.Server = s, s.Servers.Server
 	g.lent.Leases, g.lent.Filters = redisstore.NewLeases(s), redisstore.NewFilters(s)
 }
 

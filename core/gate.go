@@ -60,7 +60,6 @@ func NewMemory(cfg Config) (*Gate, error) {
 	g.lend(clock, keeper.Config{})
 	g.lent.Clock = clock
 	g.lent.Leases = g.lent.LocalLeases
-	g.lent.Answers = func(context.Context, string) bool { return true }
 	g.lent.Filters = memstore.NewFilters(clock)
 	return g, nil
 }

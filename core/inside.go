@@ -29,6 +29,10 @@ func (inside) CheckName(name string, longest int) error { return checkName(name,
 // KeyAt returns the Key whose String is path.
 func (inside) KeyAt(path string) Key { return keyAt(path) }
 
+// Outermost returns the outermost part of a Key as its String has it, with its braces. It is empty for the
+// zero Key.
+func (inside) Outermost(k Key) string { return k.in.Outermost() }
+
 // Reason returns the reason of the Cooldown that denies.
 func (inside) Reason(r Result) int64 { return int64(r.reason) }
 

@@ -45,12 +45,11 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 		g.cache = newDenialCache()
 	}
 	g.stated = newPolicyList(g.tasks, func(policies []*Policy) error {
-		return statePolicies(store, g.lent.Answers, policies)
+		return statePolicies(store, policies)
 	})
 	g.ping = func(ctx context.Context) error { return pingRedis(ctx, store, g.cfg.Timeout) }
 	g.lend(clock, keeper.Config{Listen: keeper.Listen(client), Server: store.Servers.Server})
 	g.lent.Use = store.Servers.Use
-	g.lent.Answers = store.Servers.Answers
 	g.lent.Filters = redisstore.NewFilters(store)
 	g.lent.Nodes = store.Servers.Nodes
 	g.lent.Client = client

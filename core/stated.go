@@ -6,12 +6,12 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/redisstore"
+	"github.com/headgate/headgate/internal/request"
 	"github.com/headgate/headgate/internal/stated"
 )
 
@@ -111,15 +111,10 @@ func (l *policyList) state() error {
 	return safely(func() error { return l.write(all) })
 }
 
-// statePolicies writes policies to Redis, or returns ErrCircuitOpen if the server is not
-// asked at present.
-func statePolicies(
-	store *redisstore.Store, answers func(ctx context.Context, outermost string) bool,
-	policies []*Policy,
-) error {
-	outermost, _, _ := strings.Cut(stated.Key, ":")
+// statePolicies writes policies to Redis, or returns ErrCircuitOpen if the server is not asked at present.
+func statePolicies(store *redisstore.Store, policies []*Policy) error {
 	ctx := context.Background()
-	if !answers(ctx, outermost) {
+	if _, asked := store.Servers.Server(ctx, request.Outermost("", stated.Key)); !asked {
 		return ErrCircuitOpen
 	}
 	lines := make([]string, 0, len(policies))

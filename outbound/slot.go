@@ -105,8 +105,8 @@ func (p *pass) giveBack(l *semaphore.Lease) {
 	p.x.t.hub.Tasks.Go(func() { _ = l.Release(p.req.Context()) }) // on failure it is sent again
 }
 
-// outermost returns that part of the keys of the slot, as stores name it.
-func (x *delivery) outermost() string { return "{" + x.caps[0].Key.Parts()[0] + "}" }
+// outermost returns that part of the keys of the slot.
+func (x *delivery) outermost() string { return inside.Outermost(x.caps[0].Key) }
 
 // retake takes another slot for a request that goes on without one that Redis knows. It asks until Redis
 // has granted one, or the request has ended. It does not wait in the queue while those that do let it go
@@ -114,7 +114,7 @@ func (x *delivery) outermost() string { return "{" + x.caps[0].Key.Parts()[0] + 
 func (p *pass) retake() {
 	ctx, x := p.req.Context(), p.x
 	for {
-		if x.t.hub.Answers(ctx, x.outermost()) {
+		if x.t.hub.Keeper.Asks(ctx, x.outermost()) {
 			wait := outageRetry
 			if x.t.hub.Keeper.Settles(ctx, x.outermost()) > 0 {
 				wait = 0

@@ -161,7 +161,7 @@ func (a *attempt) fallsBack() bool {
 
 // outlasted reports whether Redis answers again while the caller waits for a slot of this process.
 func (a *attempt) outlasted(ctx context.Context) bool {
-	return a.fallsBack() && a.hub.Answers(ctx, a.outermost)
+	return a.fallsBack() && a.hub.Keeper.Asks(ctx, a.outermost)
 }
 
 // woken returns the lease that the caller was woken for, or nil if it is to ask again.

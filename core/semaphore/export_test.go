@@ -25,5 +25,5 @@ func (s *Semaphore) Enqueue(ctx context.Context, r Request) (id string, err erro
 // Leave withdraws the request that Enqueue made, or makes the store forget a lease and notifies
 // nobody.
 func (s *Semaphore) Leave(ctx context.Context, key core.Key, id string) error {
-	return s.hub.Leases.Release(ctx, s.scope(outermost(key)), []string{id})
+	return s.hub.Leases.Release(ctx, s.scope(inCore.Outermost(key)), []string{id})
 }

@@ -26,7 +26,7 @@ type Holder struct {
 func (s made) entries(
 	ctx context.Context, key core.Key,
 ) (now int64, entries []lease.Entry, err error) {
-	return s.hub.Leases.List(ctx, s.scope(outermost(key)))
+	return s.hub.Leases.List(ctx, s.scope(inCore.Outermost(key)))
 }
 
 // Holders returns the holders of slots below the outermost part of a key, in the order in which
@@ -79,7 +79,7 @@ func (s *Semaphore) Evict(ctx context.Context, key core.Key, ids ...string) (int
 	}
 	n := 0
 	for some := range slices.Chunk(ids, maxEvicted) {
-		found, err := s.hub.Leases.Evict(ctx, s.scope(outermost(key)), some)
+		found, err := s.hub.Leases.Evict(ctx, s.scope(inCore.Outermost(key)), some)
 		for _, was := range found {
 			if was > 0 {
 				n++
@@ -101,7 +101,7 @@ func (s *Semaphore) Usage(ctx context.Context, keys ...core.Key) (used []int64, 
 		switch {
 		case k == core.Key{}:
 			return nil, fmt.Errorf("%w: key %d is missing", core.ErrKey, i)
-		case outermost(k) != outermost(keys[0]):
+		case inCore.Outermost(k) != inCore.Outermost(keys[0]):
 			return nil, fmt.Errorf("%w: key %d has another outermost part", core.ErrKey, i)
 		}
 	}

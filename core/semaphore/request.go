@@ -100,7 +100,7 @@ func (s made) order(r *Request) (o order, err error) {
 	if len(r.Caps) == 0 || len(r.Caps) > maxCaps {
 		return o, fmt.Errorf("%w: %d caps, 1 to %d are possible", ErrRequest, len(r.Caps), maxCaps)
 	}
-	part := outermost(r.Caps[0].Key)
+	part := inCore.Outermost(r.Caps[0].Key)
 	o = order{made: s, request: r, outermost: part, scope: s.scope(part), start: time.Now()}
 	o.wanted = lease.Request{
 		ID: newID(url.QueryEscape(r.ID)), Lease: s.cfg.TTL.Microseconds(), Patience: s.cfg.TTL.Microseconds(),
@@ -144,12 +144,6 @@ func (r *Request) innermost() core.Key { return r.Caps[len(r.Caps)-1].Key }
 // scope returns where the slots below an outermost part are.
 func (s *Semaphore) scope(outermost string) string {
 	return s.hub.Prefix + outermost + ":" + s.cfg.Name + ":se7"
-}
-
-// outermost returns the outermost part of a key with its braces. It is empty for the zero Key.
-func outermost(key core.Key) string {
-	path := key.String()
-	return path[:strings.IndexByte(path, '}')+1]
 }
 
 // newID returns an id that no lease has had, of that name if there is one.

@@ -22,8 +22,6 @@ type Hub struct {
 	// Leases and LocalLeases are the same in memory. LocalLeases grant while Redis fails.
 	Leases, LocalLeases request.LeaseStore
 	Filters             request.FilterStore
-	// Answers reports whether the server of an outermost part is asked.
-	Answers func(ctx context.Context, outermost string) bool
 	// Nodes returns the servers of Redis that calls have gone to, and whether the circuit of each is
 	// open. Client is the redis.UniversalClient of the user. Its type is any, because the linker keeps
 	// go-redis in every program whose Gates have a field of that type. Both are nil in memory.

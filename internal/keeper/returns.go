@@ -48,7 +48,7 @@ func (k *Keeper) giveBack(p place, id string, ttl time.Duration) {
 		if time.Now().After(until) {
 			return
 		}
-		if open && !k.asks(p.scope) {
+		if open && !k.Asks(k.done, request.Outermost(k.Prefix, p.scope)) {
 			continue
 		}
 		err := p.store.Release(deadline.Until(context.Background(), until), p.scope, []string{id})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/internal/breaker"
@@ -32,12 +31,12 @@ func (k *Keeper) Settles(ctx context.Context, outermost string) time.Duration {
 	return min(time.Until(k.settled[server]), settling)
 }
 
-// asks reports whether the server of a scope is asked.
-func (k *Keeper) asks(scope string) bool {
+// Asks reports whether the server of an outermost part is asked. That in memory is.
+func (k *Keeper) Asks(ctx context.Context, outermost string) bool {
 	if k.Server == nil {
 		return true
 	}
-	_, asked := k.Server(k.done, scope[len(k.Prefix):strings.IndexByte(scope, '}')+1])
+	_, asked := k.Server(ctx, outermost)
 	return asked
 }
 

@@ -1,11 +1,11 @@
 package redisstore
 
 import (
-	"strings"
 	"sync"
 
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/redisstore/trips"
+	"github.com/headgate/headgate/internal/request"
 )
 
 const (
@@ -76,9 +76,7 @@ func (o *operation) operateLone(s *trips.Script, scope string) {
 }
 
 // outermost returns the outermost part that a scope is below.
-func (s *Store) outermost(scope string) string {
-	return scope[len(s.Prefix) : strings.IndexByte(scope, '}')+1]
-}
+func (s *Store) outermost(scope string) string { return request.Outermost(s.Prefix, scope) }
 
 // Joins implements trips.Parcel.
 func (o *operation) Joins(p trips.Parcel) bool {

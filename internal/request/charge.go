@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"hash/maphash"
 	"math"
+	"strings"
 
 	"github.com/headgate/headgate/internal/algorithm"
 )
@@ -103,6 +104,12 @@ func (c *Charge) StateHash() uint64 { return c.KeyHash ^ c.Hash }
 
 // Outermost is the part of the key that picks a hash slot.
 func (k *Key) Outermost() string { return k.Path[:k.Outer] }
+
+// Outermost returns the outermost part, its braces included, of the key in a name in Redis, which stands
+// behind the prefix.
+func Outermost(prefix, name string) string {
+	return name[len(prefix) : strings.IndexByte(name, '}')+1]
+}
 
 // LabelOf returns the label of the states whose names end in suffix.
 func LabelOf(suffix string) string {

@@ -115,12 +115,6 @@ func (s *Servers) Server(ctx context.Context, outermost string) (addr string, as
 	return n.addr, !n.circuit.IsOpen()
 }
 
-// Answers reports whether the server of an outermost part is asked.
-func (s *Servers) Answers(ctx context.Context, outermost string) bool {
-	_, asked := s.Server(ctx, outermost)
-	return asked
-}
-
 // Nodes returns an iterator over the servers that calls have gone to, and whether the circuit of each
 // is open. An address is empty if the client does not tell it.
 func (s *Servers) Nodes() iter.Seq2[string, bool] {
