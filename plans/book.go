@@ -55,7 +55,10 @@ func New(cfg Config) (*Book, error) {
 	} else {
 		feed := newFeed(&b.cfg, b.tenants)
 		b.store = feed
-		b.running.Go(func() { watch.Every(ctx, pollInterval, feed.poll) })
+		b.running.Go(func() {
+			feed.poll(ctx)
+			watch.Every(ctx, pollInterval, feed.poll)
+		})
 	}
 	if b.cfg.File != "" {
 		b.running.Go(func() { watch.Every(ctx, watch.Interval, b.sets.look) })

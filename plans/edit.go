@@ -32,14 +32,15 @@ func (b *Book) DeleteOverride(ctx context.Context, tenant string) (was bool, err
 	return b.change(ctx, tenant, deleteOverride, "", time.Time{})
 }
 
-// Override returns the override of a tenant, and whether there is one. It asks Redis.
+// Override returns the override of a tenant, and whether there is one. It asks Redis, for at most
+// Config.Timeout.
 func (b *Book) Override(ctx context.Context, tenant string) (o Override, is bool, err error) {
 	if tenant == "" {
 		return o, false, errNoName
 	}
-	text, _, is, err := b.store.get(ctx, tenant)
+	text, _, is, err := b.overrideText(ctx, tenant)
 	if err != nil || !is {
-		return o, false, prefixed("plans: read override: ", err)
+		return o, false, err
 	}
 	err = o.UnmarshalText([]byte(text))
 	return o, err == nil, err

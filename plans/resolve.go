@@ -130,14 +130,9 @@ func (b *Book) readOverride(
 	if !b.store.healthy() {
 		return nil, errors.New("plans: read override: Redis does not answer")
 	}
-	ctx, cancel := b.pulse.Within(ctx, b.cfg.Timeout, grace/2)
-	defer cancel()
-	text, left, is, err := b.store.get(ctx, tenant)
-	if err != nil {
-		return nil, fmt.Errorf("plans: read override: %w", err)
-	}
-	if !is {
-		return nil, nil
+	text, left, is, err := b.overrideText(ctx, tenant)
+	if err != nil || !is {
+		return nil, err
 	}
 	s := &stored{text: text}
 	if last != nil && last.text == text {
@@ -151,6 +146,16 @@ func (b *Book) readOverride(
 		s.until = b.now() + left
 	}
 	return s, nil
+}
+
+// overrideText asks for the text of a tenant's override, for how long it lasts, and whether there is one.
+func (b *Book) overrideText(
+	ctx context.Context, tenant string,
+) (text string, left time.Duration, is bool, err error) {
+	ctx, cancel := b.pulse.Within(ctx, b.cfg.Timeout, grace/2)
+	defer cancel()
+	text, left, is, err = b.store.get(ctx, tenant)
+	return text, left, is, prefixed("plans: read override: ", err)
 }
 
 // planOf returns what holds for a tenant by a Set: its plan, or nil if it has none, and the limits

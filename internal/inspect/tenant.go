@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/plans"
@@ -55,17 +54,12 @@ func (i *Inspector) plan(ctx context.Context, s *Subject) (plan core.Plan, known
 	return plan, err == nil
 }
 
-// overridePatience bounds how long a Redis that is silent holds up an answer.
-const overridePatience = time.Second
-
 func (i *Inspector) tenant(ctx context.Context, name string) (t Tenant, err error) {
 	t.Name = name
 	if t.Subscription, err = i.cfg.Plans.Subscription(ctx, name); err != nil {
 		return t, err
 	}
 	t.Plan = t.Subscription.Plan
-	ctx, cancel := context.WithTimeout(ctx, overridePatience)
-	defer cancel()
 	o, is, err := i.cfg.Plans.Override(ctx, name)
 	if is {
 		t.Override = &o
