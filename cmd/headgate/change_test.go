@@ -422,7 +422,8 @@ func TestWhyDoesNotKnowLimitsOfCharges(t *testing.T) {
 		a.states(shadow.Policy)
 		r := a.run("why", "acme/user-1")
 		if r.code != exitUnknown || !strings.Contains(r.out, "is not known") ||
-			strings.Contains(r.out, "month at acme/user-1 passes") || !strings.Contains(r.out, "fits no limit that is known: calendar, ") ||
+			strings.Contains(r.out, "month at acme/user-1 passes") ||
+			!strings.Contains(r.out, "fits no limit that is known: calendar, ") ||
 			strings.Contains(r.out, "known: bucket") { // a Shadow denies nothing, so its limit is listed
 			t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
 		}

@@ -70,22 +70,6 @@ func printLimits(out io.Writer, all []limitView) {
 	t.end()
 }
 
-// countView is a count in Redis that fits no limit that is known.
-type countView struct {
-	Policy    string  `json:"policy"` // or the label of a bucket
-	Key       string  `json:"key"`
-	Algorithm string  `json:"algorithm"`
-	Value     string  `json:"value"`
-	TTL       seconds `json:"ttl_seconds"`
-}
-
-func printCounts(out io.Writer, all []countView) {
-	for _, c := range all {
-		fmt.Fprintf(out, "Redis has a count of %s at %s that fits no limit that is known: %s, %s, for %s\n",
-			printable(c.Policy), printable(c.Key), c.Algorithm, printable(c.Value), wait(time.Duration(c.TTL)))
-	}
-}
-
 // joined returns metadata in one line.
 func joined(meta map[string]string) string {
 	var all []string

@@ -12,7 +12,6 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
-	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/internal/stored"
 	"github.com/headgate/headgate/plans"
@@ -167,9 +166,6 @@ func (c *connection) stated(ctx context.Context) (all []inspect.Stated, err erro
 	return all, err
 }
 
-// suffixOf returns what follows the path of a key in the name of what is counted under a policy.
-func suffixOf(p *core.Policy) string { return core.Inside(hub.Pass{}).Suffix(p) }
-
 // policyOf returns a policy of a name and a limit.
 func policyOf(name string, limit core.Algorithm) (*core.Policy, error) {
 	return core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: limit, Raisable: inspect.IsQuota(limit)})
@@ -188,49 +184,6 @@ type looked struct {
 	*known
 	stands  *stored.Subject // at a path that the command chooses
 	subject *inspect.Subject
-}
-
-// unknown returns the counts that no known limit counts.
-func (l *looked) unknown() []countView {
-	counters := l.counters()
-	all := []countView{}
-	for _, c := range l.stands.Counts {
-		title, known := "#"+c.Label, counters[c.Label]
-		if c.Label == "" {
-			title, known = c.Of, counters[":"+c.Of+":"+c.Tag]
-		}
-		if known == "" && !isOnce(c.Of) {
-			all = append(all, countView{
-				title, formatPath(c.Path), cmp.Or(stored.Algorithm(c.Tag), "bucket"), c.Value, seconds(c.TTL),
-			})
-		}
-	}
-	return all
-}
-
-// counters returns the names of the policies whose limits are known, by what follows the key in the names
-// of their counts, and by the labels of their buckets.
-func (l *looked) counters() map[string]string {
-	all := make(map[string]string)
-	add := func(p *core.Policy) {
-		of := suffixOf(p)
-		all[of], all[stored.Label(of)] = p.Name(), p.Name()
-	}
-	for _, s := range l.stated {
-		if s.Policy != nil && !s.Varies {
-			add(s.Policy)
-		}
-	}
-	for _, one := range l.subject.Limits {
-		add(one.Policy)
-	}
-	for _, name := range l.limits {
-		policy, _, _ := strings.Cut(name, "/") // that of a model counts under the policy's name
-		if p, err := policyOf(policy, l.plan.Algorithm(name)); err == nil {
-			add(p)
-		}
-	}
-	return all
 }
 
 // lookup looks up how a key stands under the limits that are known, under the blocks that stand in Redis,
