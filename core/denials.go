@@ -98,8 +98,8 @@ func (c *denialCache) put(p *inquiry, charges []Charge, from int, cost int64, d 
 	}
 	k.charges[0].Cost = cost
 	for i := range k.limits {
-		c := &charges[from+i]
-		k.limits[i], _ = c.Policy.limitOf(c.Limit) // the inquiry has found it
+		a := &charges[from+i]
+		k.limits[i], _ = a.Policy.limitOf(a.Limit) // the inquiry has found it
 		if at := p.place[from+i]; at >= 0 {
 			one := &p.wire[at]
 			if grant := algorithm.QuotaOf(one.Limit); grant != nil && grant.Forgets() {

@@ -49,11 +49,13 @@ func TestPoolKnowsWhichCoolsFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *core.Gate) {
 				refusing := true
+				refusal := outbound.Refusal{
+					Reason: outbound.ReasonSlow, Scope: outbound.ScopeCredential, Wait: 12 * time.Second,
+				}
+				policy := gatetest.Limited(t, "p", core.PerHour(1000))
 				ups := hosts(t, 100*time.Millisecond, outbound.Config{
-					Gate: g, Rules: []outbound.Rule{{Policy: gatetest.Limited(t, "p", core.PerHour(1000)), Key: outbound.ByHost}},
-					Read: func(*http.Response, []byte) (outbound.Refusal, bool) {
-						return outbound.Refusal{Reason: outbound.ReasonSlow, Scope: outbound.ScopeCredential, Wait: 12 * time.Second}, refusing
-					},
+					Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}},
+					Read: func(*http.Response, []byte) (outbound.Refusal, bool) { return refusal, refusing },
 				}, "east", "west")
 				send := func(cfg outbound.PoolConfig) (string, error) {
 					cfg.Upstreams = ups

@@ -13,14 +13,14 @@ import (
 // Interval is how often Stands should be called.
 const Interval = 250 * time.Millisecond
 
-// Every calls f now, and then at every interval, until ctx ends.
+// Every calls f at every interval, until ctx ends.
 func Every(ctx context.Context, interval time.Duration, f func(context.Context)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		f(ctx)
 		select {
 		case <-ticker.C:
+			f(ctx)
 		case <-ctx.Done():
 			return
 		}

@@ -57,8 +57,8 @@
 -- An algorithm whose file has a line of Names keeps its state in variables of these names, which
 -- states[key] holds between the parts, and its look is three parts: limit sets them from the numbers
 -- from ARGV[p] on, which are those behind the denominator, and size to how many these are; read sets
--- them from value, the text of the key or false; look sets changed in place of dirty[key]. A line of two dashes, an equals sign and a word stands for another
--- part of its file.
+-- them from value, the text of the key or false; look sets changed in place of dirty[key]. A line of two
+-- dashes, an equals sign and a word stands for another part of its file.
 --
 -- Until the year 2050 every number is an integer below 2^53. A 16-digit
 -- number never goes through tostring or "..", and a reply holds integers only. Stored numbers and

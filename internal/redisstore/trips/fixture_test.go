@@ -142,6 +142,12 @@ func newServersOver(
 	client := redis.NewClient(&redis.Options{
 		Addr: "127.0.0.1:1", ContextTimeoutEnabled: true, DisableIdentity: true, Dialer: dial,
 	})
+	return serversOf(t, client, h, cfg)
+}
+
+// serversOf returns the Servers of a client whose scripts the hook answers. They end with the test.
+func serversOf(t *testing.T, client redis.UniversalClient, h hook, cfg trips.Config) *trips.Servers {
+	t.Helper()
 	client.AddHook(h)
 	tasks := new(breaker.Tasks)
 	t.Cleanup(func() {

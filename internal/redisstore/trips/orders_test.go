@@ -131,17 +131,9 @@ func newCluster(
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return slots(), nil },
 		Dialer:       func(context.Context, string, string) (net.Conn, error) { return nil, errDown },
 	})
-	client.AddHook(h)
-	tasks := new(breaker.Tasks)
-	t.Cleanup(func() {
-		tasks.Stop()
-		gatetest.Worked(t, tasks.Wait(context.Background()))
-		client.Close()
-		time.Sleep(time.Second) // in a bubble: the client reloads its slots
-	})
-	cfg.Client, cfg.Cluster, cfg.Timeout, cfg.Tasks = client, true, timeout, tasks
-	cfg.Probe = func(string) trips.Parcel { return newLetter("probe", "?") }
-	return trips.New(cfg)
+	t.Cleanup(func() { time.Sleep(time.Second) }) // in a bubble: the closed client reloads its slots
+	cfg.Cluster = true
+	return serversOf(t, client, h, cfg)
 }
 
 var errDown = errors.New("down")

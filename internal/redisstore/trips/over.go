@@ -117,12 +117,13 @@ func (q *queue) doubtful(k *Call, since time.Time) bool {
 
 // limit returns when a call's time is over.
 func (q *queue) limit(k *Call, since time.Time, answers bool) time.Time {
-	limit, turn := k.End, k.turn(q.node.link.patience)
+	patience := q.node.link.patience
+	limit, turn := k.End, k.turn(patience)
 	switch {
 	case answers && k.state == stateUnsure:
 		return k.entered
 	case k.state == stateUnsure:
-		return k.entered.Add(q.node.link.patience)
+		return k.entered.Add(patience)
 	case answers && k.state == stateWaits:
 		limit = turn
 	case k.state == stateSent && limit.Before(turn): // it may have waited for longer than its end
@@ -130,7 +131,6 @@ func (q *queue) limit(k *Call, since time.Time, answers bool) time.Time {
 			limit = whole
 		}
 	}
-	patience := q.node.link.patience
 	if k.Insists {
 		patience += q.delay()
 	}

@@ -117,9 +117,8 @@ func (q *queue) starts(lane Lane) bool {
 // another goroutine would make a lone decision a fifth slower, which is felt only near to a server.
 // So a sender greets a server that is far, or new, and a crowd, whose other callers are about to
 // ask. It also takes the calls where turns are long: their callers leave in time, and the answers are
-// read later. Of the calls that insist, only a
-// release has its caller send it, unless the release may wait for longer than lead does, or the
-// acquire of its slot is on its way.
+// read later. Of the calls that insist, only a release has its caller send it, unless the release may
+// wait for longer than lead does, or the acquire of its slot is on its way.
 func (q *queue) leads(k *Call) bool {
 	alone := q.starts(k.Lane) && len(q.waiting) == 0 && !q.crowd
 	return alone && q.quick && q.node.link.inline && !q.hasLongTurns() && (!k.Insists ||
