@@ -79,7 +79,8 @@ func newGate(cfg Config, clock func() int64) *Gate {
 
 // lend begins to lend what Gates in memory and on Redis have alike.
 func (g *Gate) lend(clock func() int64, cfg keeper.Config) {
-	cfg.Prefix, cfg.ID, cfg.Tasks, cfg.Closed = g.prefix, newID(), g.tasks, ErrClosed
+	cfg.Channel = g.prefix + "wake:" + newID()
+	cfg.Prefix, cfg.Tasks, cfg.Closed = g.prefix, g.tasks, ErrClosed
 	g.lent = hub.Hub{
 		Prefix: g.prefix, Replicas: g.cfg.Replicas, Tasks: g.tasks, Closed: g.isClosed,
 		Keeper: keeper.New(cfg),

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/core"
@@ -38,16 +37,12 @@ some part of Headgate needs is a warning.`,
 
 func (a *app) ping(ctx context.Context, _ []string) error {
 	p := pinged{Servers: []*server{}, Findings: []finding{}}
-	isCluster := a.topology == "proxy"
-	if _, ok := a.client.(*redis.ClusterClient); ok {
-		isCluster = true
-	}
 	err := a.within(ctx, func(ctx context.Context) (err error) {
 		if p.Servers, err = servers(ctx, &a.connection); err != nil {
 			return err
 		}
 		for _, s := range p.Servers {
-			if err := s.look(ctx, isCluster); err != nil {
+			if err := s.look(ctx); err != nil {
 				return fmt.Errorf("%s: %w", s.Address, err)
 			}
 		}
@@ -58,7 +53,7 @@ func (a *app) ping(ctx context.Context, _ []string) error {
 	}
 	for _, s := range p.Servers {
 		p.Findings = append(p.Findings, s.findings...)
-		p.Findings = append(p.Findings, s.refusals(a.prefix, isCluster)...)
+		p.Findings = append(p.Findings, s.refusals(a.prefix)...)
 	}
 	p.OK = !slices.ContainsFunc(p.Findings, finding.isError)
 	if err := a.gate.Ping(ctx); err != nil && p.OK {

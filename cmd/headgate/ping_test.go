@@ -117,9 +117,6 @@ func TestPingNamesMissingRights(t *testing.T) {
 		t.Fatalf("exit code %d: %+v", r.code, p)
 	}
 	for _, f := range features {
-		if f.cluster {
-			continue
-		}
 		for command := range strings.FieldsSeq(f.commands) {
 			user("-" + command)
 			p, r := ping()
@@ -185,9 +182,9 @@ func TestPingOfCluster(t *testing.T) {
 		}
 	}
 	// One node may have rights of its own.
-	acl(t, c.Nodes[1].Client(t), "default", "-spublish")
+	acl(t, c.Nodes[1].Client(t), "default", "-publish")
 	p, _ = headgateJSON[pingJSON](t, "ping", "--redis", "redis://"+c.Addrs[0])
-	if len(p.Findings) == 0 || !p.has("warning", "semaphores on a cluster: spublish", "+spublish") {
+	if len(p.Findings) == 0 || !p.has("warning", ": publish", "+publish") {
 		t.Errorf("%+v", p.Findings)
 	}
 	p, r = headgateJSON[pingJSON](t, "ping", "--redis", "redis://"+c.Addrs[0], "--topology", "server")

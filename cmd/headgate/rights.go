@@ -18,19 +18,17 @@ import (
 type feature struct {
 	name     string
 	commands string
-	cluster  bool // on a cluster alone
 }
 
 var features = []feature{
-	{"limits", "ping eval evalsha time get mget set del getrange setrange pexpire pttl", false},
+	{"limits", "ping eval evalsha time get mget set del getrange setrange pexpire pttl"},
 	{"semaphores, mutexes, once, holds, quotas", "hmget hget hset hdel zadd zrem zscore zrange " +
-		"zrangebyscore zrangebylex zlexcount publish subscribe", false},
-	{"semaphores on a cluster", "spublish ssubscribe sunsubscribe", true},
-	{"filters", "getbit setbit bitcount hmget hset hdel", false},
-	{"lists of blocked keys", "scan", false},
-	{"quotas with adjustments or a ledger", "hgetall", false},
-	{"overrides of plans", "eval time get set del pttl pexpire lpush ltrim lindex lrange", false},
-	{"headgate show, why and reset", "scan pttl get", false},
+		"zrangebyscore zrangebylex zlexcount publish subscribe"},
+	{"filters", "getbit setbit bitcount hmget hset hdel"},
+	{"lists of blocked keys", "scan"},
+	{"quotas with adjustments or a ledger", "hgetall"},
+	{"overrides of plans", "eval time get set del pttl pexpire lpush ltrim lindex lrange"},
+	{"headgate show, why and reset", "scan pttl get"},
 }
 
 // rights finds out which commands a user may not run on keys of a prefix, at one server.
@@ -42,7 +40,7 @@ type rights struct {
 }
 
 // find fills in the commands that are refused. Its error is that of a server that does not answer.
-func (r *rights) find(ctx context.Context, isCluster bool) error {
+func (r *rights) find(ctx context.Context) error {
 	r.wrong = make(map[string]string)
 	if err := r.client.Ping(ctx).Err(); err != nil && !inspect.IsRefusal(err.Error()) {
 		return err
@@ -59,13 +57,7 @@ func (r *rights) find(ctx context.Context, isCluster bool) error {
 			return err
 		}
 	}
-	if err := r.listen(ctx, "subscribe", (*redis.PubSub).Subscribe); err != nil || !isCluster {
-		return err
-	}
-	if err := r.listen(ctx, "ssubscribe", (*redis.PubSub).SSubscribe); err != nil {
-		return err
-	}
-	return r.listen(ctx, "sunsubscribe", (*redis.PubSub).SUnsubscribe)
+	return r.subscribe(ctx)
 }
 
 // attempts are calls that show whether the user of Redis may run a command on a key K or a channel C.
@@ -78,7 +70,7 @@ var attempts = map[string]string{
 	"zadd": "K 0 m", "zrem": "K m", "zscore": "K m", "zrange": "K 0 0", "zrangebyscore": "K 0 0",
 	"zrangebylex": "K - +", "zlexcount": "K - +",
 	"lpush": "K 0", "ltrim": "K 0 0", "lindex": "K 0", "lrange": "K 0 0",
-	"getbit": "K 0", "setbit": "K 0 0", "bitcount": "K", "publish": "C 0", "spublish": "C 0",
+	"getbit": "K 0", "setbit": "K 0 0", "bitcount": "K", "publish": "C 0",
 }
 
 // try makes the attempts of commands in one round trip. It leaves out those that have none.
@@ -120,17 +112,15 @@ func (r *rights) note(command string, err error) error {
 	return nil
 }
 
-// listen tries a command that subscribes, on a connection of its own.
-func (r *rights) listen(
-	ctx context.Context, name string, command func(*redis.PubSub, context.Context, ...string) error,
-) error {
+// subscribe tries to subscribe, on a connection of its own.
+func (r *rights) subscribe(ctx context.Context) error {
 	p := r.client.Subscribe(ctx)
 	defer func() { _ = p.Close() }()
-	err := command(p, ctx, r.channel())
+	err := p.Subscribe(ctx, r.channel())
 	if err == nil {
 		_, err = p.Receive(ctx)
 	}
-	return r.note(name, err)
+	return r.note("subscribe", err)
 }
 
 // missing returns the commands of a feature that are refused.

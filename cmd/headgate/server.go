@@ -84,9 +84,9 @@ func masters(
 
 // look fills in what a server is and what is wrong with it. Its error is that of a server that does
 // not answer.
-func (s *server) look(ctx context.Context, isCluster bool) error {
+func (s *server) look(ctx context.Context) error {
 	s.rights = rights{client: s.client, key: s.key}
-	if err := s.rights.find(ctx, isCluster); err != nil {
+	if err := s.rights.find(ctx); err != nil {
 		return err
 	}
 	s.Missing = append([]string{}, slices.Sorted(maps.Keys(s.rights.wrong))...)
@@ -157,11 +157,8 @@ func (s *server) read(info string) {
 }
 
 // refusals are findings about the rights of the user.
-func (s *server) refusals(prefix string, isCluster bool) (all []finding) {
+func (s *server) refusals(prefix string) (all []finding) {
 	for _, f := range features {
-		if f.cluster && !isCluster {
-			continue
-		}
 		missing := s.rights.missing(f)
 		if len(missing) == 0 {
 			continue

@@ -44,9 +44,9 @@ func (o *order) ask(ctx context.Context, store request.LeaseStore, q lease.Reque
 			defer timer.Stop()
 			a.over = timer.C
 		}
-		// A caller that may wait listens before it asks, or asks again once it listens, so that no
-		// wake-up is lost.
-		a.waiter = k.Wait(o.cfg.Name, q.ID, o.outermost)
+		// A caller that may wait listens before it asks, or is woken to ask again once the process
+		// listens, so that no grant is missed.
+		a.waiter = k.Wait(o.cfg.Name, q.ID)
 		defer k.Leave(q.ID)
 	}
 	defer a.leave() // OnQueue may panic
@@ -112,9 +112,6 @@ func (a *attempt) ask(ctx context.Context) (lease.Grant, error) {
 	case lease.Waiting:
 		a.waited = true
 		a.waiter.Queues()
-		if a.store != a.hub.LocalLeases {
-			a.hub.Keeper.Attend(ctx, a.waiter, a.lease.Channel)
-		}
 		if onQueue := a.request.OnQueue; onQueue != nil && grant.Position != a.position {
 			onQueue(int(grant.Position))
 		}

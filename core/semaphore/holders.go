@@ -69,9 +69,8 @@ func (s *Semaphore) Holders(
 const maxEvicted = 256
 
 // Evict takes the slots of holders away, and returns how many of them it found. Their leases are
-// lost, even with LossAdopt. A holder's process learns of it at once while it is subscribed, and
-// otherwise when it renews the lease. On one server it is subscribed from its first slot on. On a
-// cluster it is subscribed while it has waiters at the same outermost key. While Redis fails, Evict
+// lost, even with LossAdopt. A holder's process learns of it at once while it is subscribed, as
+// it is from its first slot on, and otherwise when it renews the lease. While Redis fails, Evict
 // returns the error of Redis, and how many slots it had taken away before.
 func (s *Semaphore) Evict(ctx context.Context, key core.Key, ids ...string) (int, error) {
 	if key == (core.Key{}) {

@@ -95,7 +95,7 @@ func TestWaiterPollsAfterLostMessage(t *testing.T) {
 func TestWaiterPollsWithoutPubSub(t *testing.T) {
 	t.Parallel()
 	unknown := []string{}
-	for _, name := range []string{"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "PUBLISH", "SPUBLISH", "HELLO", "CLIENT"} {
+	for _, name := range []string{"SUBSCRIBE", "PSUBSCRIBE", "PUBLISH", "HELLO", "CLIENT"} {
 		unknown = append(unknown, "--rename-command", name, "")
 	}
 	for name, tt := range map[string]struct {

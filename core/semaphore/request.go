@@ -104,7 +104,7 @@ func (s made) order(r *Request) (o order, err error) {
 	o = order{made: s, request: r, outermost: part, scope: s.scope(part), start: time.Now()}
 	o.wanted = lease.Request{
 		ID: newID(url.QueryEscape(r.ID)), Lease: s.cfg.TTL.Microseconds(), Patience: s.cfg.TTL.Microseconds(),
-		Longest: s.cfg.MaxHold.Microseconds(), Metadata: metadata(r.Meta), Channel: s.hub.Keeper.Channel(part),
+		Longest: s.cfg.MaxHold.Microseconds(), Metadata: metadata(r.Meta), Channel: s.hub.Keeper.Channel,
 		Levels: make([]lease.Level, 0, len(r.Caps)),
 	}
 	if r.MaxWait > 0 {

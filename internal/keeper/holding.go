@@ -170,7 +170,7 @@ func (k *Keeper) Hold(h *Holding) {
 	} else {
 		k.keep(h)
 		if h.Fenced {
-			k.channels.hold()
+			k.listen()
 		}
 	}
 	k.mu.Unlock()

@@ -15,10 +15,13 @@ import (
 
 // Config configures a Keeper.
 type Config struct {
-	Listen Listener       // hears Redis; nil in memory, where the store calls Tell
-	Prefix string         // of the names of channels
-	ID     string         // of this process, in the names of channels
-	Tasks  *breaker.Tasks // run what the Keeper starts
+	// Listen hears Redis on the Channel until the Keeper is closed. It is nil in memory, where the store calls
+	// Tell. Package core makes it, so that the linker drops it, and go-redis, from a program in memory: no
+	// type that a Keeper is made of may name one of go-redis.
+	Listen  func(*Keeper)
+	Channel string         // to which a store is to send messages for this process
+	Prefix  string         // of scopes
+	Tasks   *breaker.Tasks // run what the Keeper starts
 	// Server returns the server of an outermost part, and whether it is asked. It is nil in memory.
 	Server func(ctx context.Context, outermost string) (name string, asked bool)
 	Closed error // for waiters and holders that Close leaves without a slot
@@ -55,12 +58,12 @@ const (
 // Keeper is described in the package comment. It is safe for concurrent use and must not be copied.
 type Keeper struct {
 	Config
-	channels channels
 
 	mu      sync.Mutex
 	names   map[string]struct{} // of semaphores
 	held    map[string]*Holding
 	waiting waiters
+	listens bool          // Listen runs
 	busy    int           // calls that acquire or release
 	idle    chan struct{} // closed when nothing is held or busy; nil unless Close waits
 	closing bool
@@ -80,14 +83,11 @@ type Keeper struct {
 // New returns a Keeper that holds nothing. It starts nothing yet.
 func New(cfg Config) *Keeper {
 	k := &Keeper{
-		Config: cfg, channels: silent{cfg.Prefix + "wake:" + cfg.ID},
-		held: make(map[string]*Holding), waiting: make(waiters), closed: make(chan struct{}),
+		Config: cfg,
+		held:   make(map[string]*Holding), waiting: make(waiters), closed: make(chan struct{}),
 		settled: make(map[string]time.Time), answers: make(chan struct{}),
 	}
 	k.done, k.stop = context.WithCancel(context.Background())
-	if cfg.Listen != nil {
-		k.channels = cfg.Listen(k)
-	}
 	return k
 }
 

@@ -2,107 +2,133 @@ package keeper
 
 import (
 	"context"
-	"strings"
+	"crypto/rand"
+	"errors"
+	"net"
+	"sync"
+	"time"
 
-	"github.com/headgate/headgate/internal/lease"
+	"github.com/redis/go-redis/v9"
 )
 
-// channels are where a process hears what Redis tells it. Those on Redis are made by the function of
-// Config.Listen, so that the linker drops them, and go-redis, from a program in memory. No type that
-// a Keeper is made of may name one of go-redis for the same reason.
-type channels interface {
-	// channel returns the name of the one for an outermost key.
-	channel(outermost string) string
-	// wait begins to listen for a waiter, and hold for evictions of leases. The lock is held, as in leave.
-	wait(w *Waiter, outermost string)
-	hold()
-	leave(w *Waiter)
-	// attend is described at Attend.
-	attend(ctx context.Context, w *Waiter, name string)
-}
+const (
+	// silence is how long a server may send nothing before the Keeper pings it. The answer may take as
+	// long.
+	silence = 900 * time.Millisecond
+	// retry is how long nothing subscribes after a connection that lasted for less than that.
+	retry = 100 * time.Millisecond
+	// denied is how long nothing subscribes after the user was not allowed to.
+	denied = 10 * time.Second
+)
 
-// silent is a channel that nothing is told on, because the store calls Tell.
-type silent struct{ name string }
-
-func (c silent) channel(string) string                 { return c.name }
-func (silent) wait(*Waiter, string)                    {}
-func (silent) hold()                                   {}
-func (silent) leave(*Waiter)                           {}
-func (silent) attend(context.Context, *Waiter, string) {}
-
-// Wait registers a waiter at the semaphore of that name for messages about an id.
-func (k *Keeper) Wait(name, id, outermost string) *Waiter {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	w := &Waiter{Woken: make(chan struct{}, 1), name: name}
-	k.waiting[id] = w
-	if k.closing {
-		w.wake()
-	} else {
-		k.channels.wait(w, outermost)
-	}
-	return w
-}
-
-// Leave ends a Wait.
-func (k *Keeper) Leave(id string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if w := k.waiting[id]; w != nil {
-		k.channels.leave(w)
-	}
-	delete(k.waiting, id)
-}
-
-// Heard returns what a waiter was woken for: a grant, or the end of all waits. If it is neither,
-// the waiter asks again.
-func (k *Keeper) Heard(w *Waiter) (granted lease.Message, closing bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return w.granted, k.closing
-}
-
-// Channel returns the name of the channel to which a store is to send messages about an outermost key.
-func (k *Keeper) Channel(outermost string) string { return k.channels.channel(outermost) }
-
-// Attend makes a waiter hear the channel of that name. If it hears that only now, the waiter is woken to
-// ask again once it does.
-func (k *Keeper) Attend(ctx context.Context, w *Waiter, name string) {
-	k.channels.attend(ctx, w, name)
-}
-
-// Tell delivers a store's message: a grant to a waiter, or an eviction. An evicted waiter asks again,
-// and is told so.
-func (k *Keeper) Tell(message string) {
-	id, evicted := strings.CutPrefix(message, "!")
-	m, granted := lease.ParseMessage(message)
-	var w *Waiter
-	var h *Holding
-	k.mu.Lock()
-	if evicted {
-		if h = k.held[id]; h != nil {
-			k.drop(h)
-		}
-		w = k.waiting[id]
-	} else if granted {
-		if w = k.waiting[m.ID]; w != nil {
-			w.granted = m
+// Listen returns a Config.Listen on the servers of a client. A script publishes its messages on the server
+// of its key. A cluster passes each on to all of its nodes, so a process listens to any one of them. The
+// shards of a redis.Ring pass nothing on, so a process listens to each.
+func Listen(client redis.UniversalClient) func(*Keeper) {
+	return func(k *Keeper) {
+		switch client := client.(type) {
+		case *redis.ClusterClient:
+			k.repeat(func() error { return k.hearNode(client) })
+		case *redis.Ring:
+			k.hearShards(client)
+		case *redis.Client:
+			k.repeat(func() error { return k.hear(client, client.Options().Addr, true) })
+		default:
+			k.repeat(func() error { return k.hear(client, "", true) })
 		}
 	}
-	k.mu.Unlock()
-	if w != nil { // without the lock, which the waiter takes first
-		w.wake()
-	}
-	if h != nil {
-		h.lose(ErrEnded)
-		// A store in memory tells under its lock.
-		k.Tasks.Go(func() { h.Notify(Notice{Kind: Evicted}) })
+}
+
+// listen begins to hear what Redis tells, unless the Keeper does. The lock is held.
+func (k *Keeper) listen() {
+	if k.Listen != nil && !k.listens {
+		k.listens = true
+		k.Tasks.Go(func() { k.Listen(k) })
 	}
 }
 
-// Wake makes every waiter ask again.
-func (k *Keeper) Wake() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.waiting.wake()
+// repeat hears again whenever a connection fails, until the Keeper is closed.
+func (k *Keeper) repeat(hear func() error) {
+	for k.done.Err() == nil {
+		begun := time.Now()
+		err := hear()
+		switch {
+		case redis.HasErrorPrefix(err, "NOPERM"):
+			k.pause(denied)
+		case time.Since(begun) < retry:
+			k.pause(retry)
+		}
+	}
+}
+
+// hearNode hears a node of a cluster until that fails. It is the master of a random slot, another one each
+// time, so that a dead node does not keep the process deaf.
+func (k *Keeper) hearNode(cluster *redis.ClusterClient) error {
+	node, err := cluster.MasterForKey(k.done, rand.Text())
+	if err != nil {
+		return err
+	}
+	return k.hear(node, "", false)
+}
+
+// hearShards hears each shard that a Ring has at the time, and again after a failure.
+func (k *Keeper) hearShards(ring *redis.Ring) {
+	var heard sync.Map
+	for k.done.Err() == nil {
+		for _, shard := range ring.GetShardClients() {
+			if _, already := heard.LoadOrStore(shard, true); already {
+				continue
+			}
+			k.Tasks.Go(func() {
+				defer heard.Delete(shard)
+				_ = k.hear(shard, "", true)
+			})
+		}
+		k.pause(retry)
+	}
+}
+
+// hear hears the channel at one server, named as Config.Server does, until the connection fails or is
+// silent, and returns why. After that all waiters ask once, because earlier messages are lost. It reads
+// without the channels of go-redis, which pass each message through one more goroutine. tells is false for
+// a node of a cluster: that its connection broke tells nothing of the others.
+func (k *Keeper) hear(client subscriber, server string, tells bool) error {
+	p := client.Subscribe(k.done)
+	stop := context.AfterFunc(k.done, func() { _ = p.Close() }) // which ends a read
+	defer func() {
+		stop()
+		_ = p.Close()
+	}()
+	if err := p.Subscribe(k.done, k.Channel); err != nil {
+		return err
+	}
+	for asked, heard := false, false; ; {
+		m, err := p.ReceiveTimeout(k.done, silence)
+		var network net.Error
+		switch {
+		case err == nil:
+			asked, heard = false, true
+		case !asked && errors.As(err, &network) && network.Timeout() && p.Ping(k.done) == nil:
+			asked = true
+		default:
+			if heard && tells {
+				k.broken(server, settling)
+			}
+			return err
+		}
+		switch m := m.(type) {
+		case *redis.Message:
+			k.Tell(m.Payload)
+		case *redis.Subscription:
+			if tells {
+				k.back(server)
+			}
+			k.Wake()
+		}
+	}
+}
+
+// subscriber is a client of one server.
+type subscriber interface {
+	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }

@@ -287,8 +287,6 @@ function commands.ZLEXCOUNT(key, from, to) return #by_text(key, from, to) end
 
 function commands.PUBLISH() return 0 end
 
-commands.SPUBLISH = commands.PUBLISH
-
 local redis = {}
 
 function redis.call(name, ...)
