@@ -134,11 +134,7 @@ func (a *attempt) wait(ctx context.Context, grant lease.Grant) (*Lease, error) {
 	defer poll.Stop()
 	select {
 	case <-a.waiter.Woken:
-		// What this process grants when Redis answers again may be another's there.
-		if _, closing := a.hub.Keeper.Heard(a.waiter); closing || !a.outlasted(ctx) {
-			return a.woken(ctx, grant)
-		}
-		return nil, errBack
+		return a.woken(ctx, grant)
 	case <-poll.C:
 		if a.outlasted(ctx) {
 			return nil, errBack
@@ -166,6 +162,9 @@ func (a *attempt) woken(ctx context.Context, grant lease.Grant) (*Lease, error) 
 	m, closing := a.hub.Keeper.Heard(a.waiter)
 	if closing {
 		return nil, core.ErrClosed
+	}
+	if a.outlasted(ctx) { // what this process grants now may be another's in Redis
+		return nil, errBack
 	}
 	if ctx.Err() != nil { // both at once
 		return nil, fmt.Errorf("semaphore: %w", ctx.Err())
