@@ -634,23 +634,34 @@ func TestAdmissionsUnderLua54(t *testing.T) {
 func TestScriptAgreesWithModelAtExtremes(t *testing.T) {
 	t.Parallel()
 	month := core.TokenBucket{Rate: 1, Per: 30 * 24 * time.Hour, Burst: 1}
+	many := core.FixedWindow{Limit: 1_000_000_000_000_000, Window: 24 * time.Hour}
 	tests := []struct {
 		name     string
 		policies []core.PolicyConfig
-		cost     int64
+		times    int64
+		each     int64
 		want     int64
 	}{
-		{"only a shadow", []core.PolicyConfig{{Name: "s", Algorithm: month, Shadow: true}}, 1 << 50, 1 << 50},
-		{"only a shadow, largest cost", []core.PolicyConfig{{Name: "s", Algorithm: month, Shadow: true}}, math.MaxInt64, -1},
+		{"only a shadow", []core.PolicyConfig{{Name: "s", Algorithm: month, Shadow: true}}, 1 << 50, 1, 1 << 50},
+		{"only a shadow, often", []core.PolicyConfig{{Name: "s", Algorithm: month, Shadow: true}}, math.MaxInt64, 1, -1},
+		{
+			"only a shadow, often, of a high cost",
+			[]core.PolicyConfig{{Name: "s", Algorithm: many, Shadow: true}}, math.MaxInt64, 2048, -1,
+		},
 		{
 			"a small shadow beside a large limit",
 			[]core.PolicyConfig{{Name: "s", Algorithm: month, Shadow: true}, {Name: "p", Algorithm: core.PerSecond(1_000_000_000)}},
-			math.MaxInt64, 1_000_000_000,
+			math.MaxInt64, 1, 1_000_000_000,
+		},
+		{"a high cost", []core.PolicyConfig{{Name: "p", Algorithm: many}}, math.MaxInt64, 1 << 40, 909},
+		{
+			"a high cost of a quota",
+			[]core.PolicyConfig{{Name: "p", Algorithm: many, Raisable: true}}, math.MaxInt64, 2048, 488_281_250_000,
 		},
 		{
 			"the largest burst",
 			[]core.PolicyConfig{{Name: "p", Algorithm: core.TokenBucket{Rate: 1 << 42, Per: 1, Burst: 1<<53 - 1}}},
-			math.MaxInt64, 1<<53 - 1,
+			math.MaxInt64, 1, 1<<53 - 1,
 		},
 		{
 			"the longest capacity beside a long shadow",
@@ -658,30 +669,34 @@ func TestScriptAgreesWithModelAtExtremes(t *testing.T) {
 				{Name: "p", Algorithm: core.TokenBucket{Rate: 1 << 42, Per: 36524 * 24 * time.Hour, Burst: 1 << 42}},
 				{Name: "s", Algorithm: core.TokenBucket{Rate: 1, Per: 36524 * 24 * time.Hour, Burst: 1}, Shadow: true},
 			},
-			math.MaxInt64, 1 << 42,
+			math.MaxInt64, 1, 1 << 42,
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var first string
-			eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+			ask := func(t *testing.T, g *core.Gate) string {
 				var charges []core.Charge
 				for _, cfg := range tt.policies {
-					charges = append(charges, core.Charge{Policy: newPolicy(t, cfg), Key: newKey(t, "k"), Cost: tt.cost})
+					charges = append(charges, core.Charge{Policy: newPolicy(t, cfg), Key: newKey(t, "k"), Cost: tt.each})
 				}
-				granted, d, err := atMost(g, context.Background(), charges...)
+				granted, d, err := g.SpendUpTo(t.Context(), tt.times, charges...)
 				if err != nil || d.Cause != nil {
 					t.Fatal(err, d.Cause)
 				}
 				if granted <= 0 || tt.want >= 0 && granted != tt.want {
 					t.Errorf("granted %d, want %d", granted, tt.want)
 				}
-				seen := fmt.Sprint(granted, show(d), show(peek(t, g, charges...)))
-				if first == "" {
-					first = seen
-				}
-				if seen != first {
-					t.Errorf("differs from memory:\n%s\nmemory:\n%s", seen, first)
+				return fmt.Sprint(granted, show(d), show(peek(t, g, charges...)))
+			}
+			c := newClock()
+			memory := ask(t, memoryGate(t, core.Config{Clock: c.Now}))
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+				client := s.Client(t)
+				redistest.ReplayUnderLua54(t, client)
+				g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true, Clock: c.Now})
+				g.InjectClock(micros(c))
+				if seen := ask(t, g); seen != memory {
+					t.Errorf("differs from memory:\n%s\nmemory:\n%s", seen, memory)
 				}
 			})
 		})

@@ -123,9 +123,14 @@ func (g *Gate) prepare(ctx context.Context, p *inquiry) {
 	if p.op == algorithm.AtMost {
 		r.Bound = min(r.Bound, algorithm.MaxUnits)
 		for _, c := range r.Charges {
-			if !c.Shadow && c.Units > 0 && !c.Adjusts {
-				r.Bound = min(r.Bound, c.Limit.Capacity())
+			if c.Shadow || c.Units == 0 {
+				continue
 			}
+			most := c.Limit.Capacity()
+			if c.Adjusts {
+				most += algorithm.MaxCount // of its raises, which the store knows
+			}
+			r.Bound = min(r.Bound, max(1, most/c.Units)) // Lua 5.4 would wrap a larger product
 		}
 	}
 }

@@ -148,7 +148,7 @@ while at <= last do
       for i = 1, count do
         local whole, part = charges[i * 6 - 3], charges[i * 6 - 2]
         totals[2 * i - 1], totals[2 * i], exact = 0, 0, exact and part == 0
-        sums[2 * i - 1], sums[2 * i] = math.min(whole * bound, longest), 0
+        sums[2 * i - 1], sums[2 * i] = bound > longest / whole and longest or whole * bound, 0
       end
       local function add(one, other)
         local sum = {}
