@@ -647,3 +647,30 @@ func TestRememberedWaitHeedsRaises(t *testing.T) {
 		}
 	})
 }
+
+// An adjustment that fails is not known, so that it counts when it is sent again.
+func TestFailedAdjustmentCountsWhenSentAgain(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		p := newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: core.FixedWindow{Limit: 10, Window: 24 * time.Hour}, Raisable: true})
+		key := newKey(t, "k")
+		decide(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+		counter := gatetest.Must(client.Keys(t.Context(), s.Prefix+"*:fw*").Result())(t)
+		if len(counter) != 1 {
+			t.Fatalf("the counter is one of %q", counter)
+		}
+		value := client.GetDel(t.Context(), counter[0]).Val()
+		client.LPush(t.Context(), counter[0], "of another type")
+		a := core.Adjustment{ID: "a", Policy: p, Key: key, Units: 5}
+		if applied, err := g.Adjust(t.Context(), a); applied || !errors.Is(err, core.ErrMisconfigured) {
+			t.Fatalf("applied %t, %v", applied, err)
+		}
+		client.Del(t.Context(), counter[0])
+		client.Set(t.Context(), counter[0], value, time.Hour)
+		if !adjust(t, g, a) || used(t, g, p, key) != 9 {
+			t.Errorf("%d units are used, want 9", used(t, g, p, key))
+		}
+	})
+}

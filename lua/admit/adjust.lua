@@ -79,9 +79,9 @@ local function adjust()
   end
   known = known - known % 86400000000 + 86400000000 -- so that ids end together
   next = math.min(next == '' and known or next + 0, more > 0 and ends or known, known)
+  change(units) -- before the id is known: if it fails, the adjustment can be sent again
   call('HSET', hash, field, text(known), 'raised', text(next) .. list)
   outlive(hash, known)
-  change(units)
   return {1}
 end
 
