@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -75,4 +76,30 @@ func TestTokensRiseWhenClockStepsBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A user's slot whose holder died is free, also beside more dead holders than one script drops.
+func TestSlotBesideManyDeadHoldersIsFree(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		s := newSemaphore(t, g, semaphore.Config{TTL: time.Hour})
+		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerSecond(100)})
+		user := func(i int) []semaphore.Cap {
+			return []semaphore.Cap{{Key: newKey(t, "all"), Limit: 200}, {Key: newKey(t, "all", strconv.Itoa(i)), Limit: 1}}
+		}
+		for round := range 2 {
+			for i := range 100 {
+				acquire(t, s, user(i)...)
+			}
+			c.Advance(2 * time.Hour)
+			ask := semaphore.Request{Caps: user(99)}
+			if round == 0 {
+				release(t, gatetest.Must(s.Acquire(t.Context(), ask))(t))
+				c.Advance(2 * time.Hour)
+				continue
+			}
+			if l, d, err := s.Admit(t.Context(), ask, core.Charge{Policy: p, Key: newKey(t, "all")}); l == nil {
+				t.Errorf("%s, %v", show(d), err)
+			}
+		}
+	})
 }

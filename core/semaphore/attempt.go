@@ -99,6 +99,9 @@ func (a *attempt) ask(ctx context.Context) (lease.Grant, error) {
 	before := a.sent
 	a.asked, a.sent = time.Now(), true
 	grant, err := a.store.Acquire(ctx, a.scope, a.lease)
+	for err == nil && grant.Late() {
+		grant, err = a.store.Acquire(ctx, a.scope, a.lease)
+	}
 	if err != nil {
 		a.sent = before || !errors.As(err, new(request.Unsent))
 		return grant, err

@@ -152,3 +152,7 @@ type Grant struct {
 	Used []int64 // weight in use at each level
 	Lone bool    // nobody else holds or waits in the scope
 }
+
+// Late reports whether a caller was refused beside leases that have ended, because one operation drops few
+// of them. It asks again.
+func (g *Grant) Late() bool { return g.Status == Full && g.Next == 0 }

@@ -58,10 +58,10 @@ type Slot struct {
 	Abandon func(*Slot)
 }
 
-// Queues reports whether there was no slot and the caller is to wait for one. Then the slot is as
-// if the store had not been asked.
+// Queues reports whether there was no slot and the caller is to ask again. Then the slot is as if the
+// store had not been asked.
 func (s *Slot) Queues() bool {
-	if !s.Refused() || !s.Waits {
+	if !s.Refused() || !s.Waits && !s.Grant.Late() {
 		return false
 	}
 	s.Sent, s.Answered, s.Missed = false, false, true
