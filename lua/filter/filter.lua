@@ -49,9 +49,13 @@ local marks = call('HMGET', KEYS[1], unpack(names))
 if operation == 'reset' then
   local parts = string.match(marks[1] or '0 0 0', '^%d+ %d+ (%d+)')
   parts = math.max(tonumber(parts), tonumber(marks[3] or 0))
+  local left = call('PTTL', KEYS[1])
   call('DEL', KEYS[1])
   if parts > 0 then
     call('HSET', KEYS[1], 'sweep', string.format('%d', parts))
+  end
+  if parts > 0 and left > 0 then -- it outlives the bits
+    call('PEXPIRE', KEYS[1], string.format('%.0f', left))
   end
   return {parts}
 elseif operation == 'sweep' then
