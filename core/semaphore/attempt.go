@@ -26,8 +26,7 @@ type attempt struct {
 	position int64            // in the queue, or -1
 	asked    time.Time        // when the store was asked last
 
-	sent     bool // the slot may be granted, or the id waits
-	answered bool // neither is the case any more
+	known bool // the store may have the id: it waits, or its slot may be granted
 }
 
 // errBack ends the wait for a local slot, because Redis answers again.
@@ -96,17 +95,17 @@ func (a *attempt) ask(ctx context.Context) (lease.Grant, error) {
 	if a.lease.Background && !time.Now().Before(a.half) {
 		a.lease.Background = false
 	}
-	before := a.sent
-	a.asked, a.sent = time.Now(), true
+	before := a.known
+	a.asked, a.known = time.Now(), true
 	grant, err := a.store.Acquire(ctx, a.scope, a.lease)
 	for err == nil && grant.Late() {
 		grant, err = a.store.Acquire(ctx, a.scope, a.lease)
 	}
 	if err != nil {
-		a.sent = before || !errors.As(err, new(request.Unsent))
+		a.known = before || !errors.As(err, new(request.Unsent))
 		return grant, err
 	}
-	a.answered = grant.Status != lease.Waiting
+	a.known = grant.Status == lease.Waiting
 	switch grant.Status {
 	case lease.Full, lease.QueueFull:
 		return grant, a.full(a.lease, grant)
@@ -181,13 +180,13 @@ func (a *attempt) woken(ctx context.Context, grant lease.Grant) (*Lease, error) 
 	if time.Until(h.Until()) <= time.Duration(m.Left)*time.Microsecond/8 {
 		return nil, nil
 	}
-	a.answered = true
+	a.known = false
 	return a.hold(ctx, h), nil
 }
 
 // leave releases a slot that the caller may have and does not know of.
 func (a *attempt) leave() {
-	if a.sent && !a.answered {
+	if a.known {
 		a.hub.Keeper.Abandon(a.store, a.scope, a.lease.ID, a.cfg.TTL)
 	}
 }

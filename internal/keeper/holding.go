@@ -42,8 +42,7 @@ type Holding struct {
 	due, until time.Time // to renew it, and to believe in it; zero for ever
 	latest     time.Time // until when to believe in it if the process stood still before
 	asking     int       // renewals on their way
-	answered   time.Time // when the last one was
-	sent       time.Time // when that was asked for
+	sent       time.Time // when the last renewal that was answered was asked for
 	released   bool
 	local      request.LeaseStore // counts the slot too, or nil
 	recount    time.Time          // when local is to be asked again, because its lease ends
@@ -143,7 +142,6 @@ func (h *Holding) next() time.Time {
 // differ in speed; or a twentieth, if the process stands still meanwhile. A later request counts, if
 // that was answered before.
 func (h *Holding) renewed(sent time.Time, left time.Duration) {
-	h.answered = time.Now()
 	if sent.Before(h.sent) {
 		return
 	}

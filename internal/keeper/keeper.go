@@ -6,6 +6,7 @@ package keeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,12 +33,7 @@ var ErrLost = errors.New("semaphore: the lease is lost")
 
 // ErrEnded is the ErrLost of a lease that was evicted, or whose longest hold is over: its holder should
 // take no slot again.
-var ErrEnded error = ended{ErrLost}
-
-// ended says what its error says.
-type ended struct{ error }
-
-func (e ended) Unwrap() error { return e.error }
+var ErrEnded = fmt.Errorf("%w", ErrLost)
 
 // Notice reports a change of a held lease.
 type Notice struct {

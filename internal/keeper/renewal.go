@@ -143,7 +143,7 @@ func (k *Keeper) renew(r *renewal) {
 		for i, h := range p.leases {
 			h.asking--
 			switch {
-			case p.Err != nil && h.answered.After(sent): // another renewal was
+			case p.Err != nil && h.sent.After(sent): // a later renewal was answered
 			case p.Err != nil:
 				now := time.Now() // again, until the lease is overdue
 				h.due = now.Add(Jitter(max(soon, min(r.ttl/20, h.until.Sub(now)/4))))
