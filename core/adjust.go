@@ -194,7 +194,7 @@ func (g *Gate) adjust(
 	kind.Adjusts = op != algorithm.AtLeast || p.adjusts()
 	kind.Seeds = op == algorithm.Adjust && k.Units != 0 && p.cfg.Ledger != nil
 	c.Kind = &kind
-	requests := []request.Request{{Op: op, Charges: []*request.Charge{&c.Charge}}}
+	requests := []request.Request{{Terms: algorithm.Terms{Op: op}, Charges: []*request.Charge{&c.Charge}}}
 	err = g.send(g.bound(ctx), requests)
 	if errors.Is(err, request.ErrPeriod) {
 		err = outside(op, at)
@@ -277,7 +277,7 @@ func (g *Gate) giveTo(ctx context.Context, asked Charge, units int64) (given int
 		c.Kind = c.Bare() // what is held does not change
 		c.Cost = cost
 		c.Reply = []int64{algorithm.AnyReceipt}
-		ops = append(ops, request.Request{Op: op, Charges: []*request.Charge{&c.Charge}})
+		ops = append(ops, request.Request{Terms: algorithm.Terms{Op: op}, Charges: []*request.Charge{&c.Charge}})
 		return &c.Charge
 	}
 	change := algorithm.Force

@@ -97,7 +97,7 @@ func newInquiry(op algorithm.Operation, bound int64, began moment) *inquiry {
 		op: op, began: began, admitted: true,
 		place: p.place[:0], wire: p.wire[:0],
 		whole: [1]request.Request{{
-			Op: op, Bound: bound, Charges: r.Charges[:0], Buffer: r.Buffer, Work: r.Work,
+			Terms: algorithm.Terms{Op: op, Bound: bound}, Charges: r.Charges[:0], Buffer: r.Buffer, Work: r.Work,
 		}},
 	}
 	return p
@@ -230,7 +230,7 @@ func (p *inquiry) add(a *Charge) error {
 	c.at(a.Key, from, current)
 	c.asked = a.units()
 	c.price(a.Clamp)
-	p.beside = p.beside || c.Alone()
+	p.beside = p.beside || c.Beside()
 	p.whole[0].Charges = append(p.whole[0].Charges, &c.Charge)
 	return nil
 }
@@ -278,7 +278,7 @@ func (g *Gate) raise(ctx context.Context, p *inquiry) {
 		look.Cost = look.Limit.Cost(0)
 		look.Kind = c.Bare()
 		look.Kind.Adjusts = true
-		one := []request.Request{{Op: algorithm.Peek, Charges: []*request.Charge{&look.Charge}}}
+		one := []request.Request{{Terms: algorithm.Terms{Op: algorithm.Peek}, Charges: []*request.Charge{&look.Charge}}}
 		if g.send(ctx, one) != nil {
 			c.Units = c.asked
 			c.Cost = c.Limit.Cost(c.asked)

@@ -72,7 +72,7 @@ func correctionOf(c *request.Charge) *algorithm.Correction {
 func (g *Gate) settle(
 	ctx context.Context, hold string, charges []*request.Charge,
 ) (ended int64, err error) {
-	if slices.ContainsFunc(charges, func(c *request.Charge) bool { return c.Alone() }) {
+	if slices.ContainsFunc(charges, func(c *request.Charge) bool { return c.Beside() }) {
 		return g.atHolds(ctx, algorithm.Settle, hold, charges)
 	}
 	if requests := corrections(charges); len(requests) > 0 {
@@ -84,7 +84,10 @@ func (g *Gate) settle(
 // corrections refunds or forces each charge. There is no request for a refund that is rounded down to
 // nothing.
 func corrections(charges []*request.Charge) []request.Request {
-	requests := []request.Request{{Op: algorithm.Force}, {Op: algorithm.Give}}
+	requests := []request.Request{
+		{Terms: algorithm.Terms{Op: algorithm.Force}},
+		{Terms: algorithm.Terms{Op: algorithm.Give}},
+	}
 	for _, c := range charges {
 		to := &requests[0].Charges
 		if c.Correction.Refund {

@@ -73,14 +73,11 @@ func (g *Gate) SplitByOutermost() {
 // end with the time until which each counts.
 func (g *Gate) Values() map[string]string {
 	values := make(map[string]string)
-	g.local.Each(func(key, suffix string, state algorithm.State, kept *algorithm.Kept) {
-		if state != nil {
-			values[key+suffix] = state.Value()
+	g.local.Each(func(key, suffix string, kept *algorithm.Kept) {
+		if kept.State != nil {
+			values[key+suffix] = kept.State.Value()
 		}
-		if kept == nil {
-			return
-		}
-		if kept.IsAdjusted() {
+		if !kept.Adjustments.Empty() {
 			values[key+suffix+request.AdjustmentsSuffix] = adjustmentsValue(kept.Adjustments)
 		}
 		if !kept.Holds.Empty() {
@@ -177,7 +174,7 @@ func (g *Gate) NewRequest(op string, bound int64, charges ...Charge) (*ScriptReq
 	if err := p.lay(charges); err != nil || len(p.wire) == 0 {
 		return nil, err
 	}
-	return &ScriptRequest{inquiry: p, charges: charges, request: request.Request{Op: p.op, Bound: bound, Charges: p.whole[0].Charges, Receipts: true}}, nil
+	return &ScriptRequest{inquiry: p, charges: charges, request: request.Request{Terms: algorithm.Terms{Op: p.op, Bound: bound, Receipts: true}, Charges: p.whole[0].Charges}}, nil
 }
 
 // WithoutReceipts marks the request's charges as never refunded.
@@ -186,7 +183,7 @@ func (r *ScriptRequest) WithoutReceipts() { r.request.Receipts = false }
 // Refund returns a request that refunds what r spent, or up to units of each charge, as Settle
 // does. It returns nil if nothing was spent.
 func (r *ScriptRequest) Refund(whole bool, units int64) *ScriptRequest {
-	give := request.Request{Op: algorithm.Give}
+	give := request.Request{Terms: algorithm.Terms{Op: algorithm.Give}}
 	for i := range r.inquiry.wire {
 		c := r.inquiry.wire[i]
 		n := c.Spent

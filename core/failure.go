@@ -37,7 +37,8 @@ const closedRetry = time.Second
 // request that was denied already spends nothing here either.
 func (g *Gate) fail(ctx context.Context, p *inquiry) {
 	whole := &p.whole[0]
-	local := request.Request{Op: p.op, Bound: whole.Bound, Receipts: whole.Receipts}
+	terms := algorithm.Terms{Op: p.op, Bound: whole.Bound, Receipts: whole.Receipts}
+	local := request.Request{Terms: terms}
 	for i := range p.wire {
 		c := &p.wire[i]
 		if c.answered() {

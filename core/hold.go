@@ -177,7 +177,7 @@ func safely(f func() error) (err error) {
 func (g *Gate) atHolds(
 	ctx context.Context, op algorithm.Operation, hold string, charges []*request.Charge,
 ) (ended int64, err error) {
-	requests := []request.Request{{Op: op, Hold: hold, Charges: charges}}
+	requests := []request.Request{{Terms: algorithm.Terms{Op: op, Hold: hold}, Charges: charges}}
 	err = g.send(ctx, requests)
 	return requests[0].Verdict, err
 }

@@ -124,7 +124,7 @@ func heed(g *Gate, p *Policy, key Key, rest time.Duration, reason int64) {
 	b := p.own.current().(*algorithm.Block)
 	c := chargeOn(key, p.own, b)
 	c.Cost = b.ByHand(rest, reason)
-	requests := []request.Request{{Op: algorithm.Force, Charges: []*request.Charge{&c.Charge}}}
+	requests := []request.Request{{Terms: algorithm.Terms{Op: algorithm.Force}, Charges: []*request.Charge{&c.Charge}}}
 	_ = g.local.Decide(context.Background(), requests) // memory does not fail
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -23,8 +24,8 @@ func (g *Gate) askParts(caller context.Context, p *inquiry) error {
 		ctx = g.bound(ctx) // all of them, where the store bounds each
 		requests = nil
 		for _, part := range g.parts(whole.Charges) {
-			r := request.Request{Op: p.op, Receipts: true, Hold: whole.Hold, Charges: part}
-			requests = append(requests, r)
+			terms := algorithm.Terms{Op: p.op, Receipts: true, Hold: whole.Hold}
+			requests = append(requests, request.Request{Terms: terms, Charges: part})
 		}
 	}
 	var err error

@@ -24,7 +24,7 @@ func probeRequest() (func(outermost string) request.Request, error) {
 	}
 	kind := request.KindOf(":probe", limit)
 	return func(outermost string) request.Request {
-		return request.Request{Op: algorithm.Decide, Charges: []*request.Charge{{
+		return request.Request{Terms: algorithm.Terms{Op: algorithm.Decide}, Charges: []*request.Charge{{
 			Kind: kind, Key: request.Key{Path: outermost + ":ping", Outer: len(outermost)},
 			Limit: limit, Units: 1, Cost: limit.Cost(1),
 		}}}

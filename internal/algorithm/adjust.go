@@ -1,38 +1,38 @@
 package algorithm
 
 // atLeast charges what is missing, and returns it.
-func (c *Charge) atLeast(now int64) (missing int64, changed bool) {
+func (r *run) atLeast(c *Charge) (missing int64, changed bool) {
 	q, a, k := QuotaOf(c.Limit), c.Adjustments, c.Adjustment
-	if k.Seeds == SeedsFirst && a.Seeded > now {
+	if k.Seeds == SeedsFirst && a.Seeded > r.now {
 		return 0, false
 	}
-	changed = q.Find(c.State, now)
+	changed = q.Find(c.State, r.now)
 	reply := c.State.Reply(Cost{}, nil)
 	missing = max(0, k.Units-q.Read(reply, Cost{}, 0).Used)
 	q = q.Raised(max(0, k.Units-q.limit), nil) // nothing is dropped or owed
-	changed = c.force(now, q, q.Cost(missing)) || changed
+	changed = r.force(c, q, q.Cost(missing)) || changed
 	if k.Seeds != SeedsNot {
 		span, _ := SpanOf(q, reply)
-		a.Seeded = now + span.Left
+		a.Seeded = r.now + span.Left
 	}
 	return missing, changed
 }
 
-// correct charges or gives back the units and raises the limit, once for each id.
-func (c *Charge) correct(now int64) (verdict int64, changed bool) {
+// adjust charges or gives back the units and raises the limit, once for each id.
+func (r *run) adjust(c *Charge) (verdict int64, changed bool) {
 	q, a, k := QuotaOf(c.Limit), c.Adjustments, c.Adjustment
 	switch {
-	case a.IDs[k.ID] > now:
+	case a.IDs[k.ID] > r.now:
 		return AdjustedBefore, false
-	case k.Raise != 0 && k.Ends <= now:
+	case k.Raise != 0 && k.Ends <= r.now:
 		return RaiseEnded, false
-	case a.at(now)+k.Raise > MaxCount:
+	case a.at(r.now)+k.Raise > MaxCount:
 		return RaisedTooFar, false
 	}
-	q = q.Raised(a.add(now, k), nil)
+	q = q.Raised(a.add(r.now, k), nil)
 	c.Limit = q
 	if k.Units < 0 {
-		changed = c.give(now, q.Cost(-k.Units), AnyReceipt)
+		changed = r.give(c, q.Cost(-k.Units), AnyReceipt)
 	}
-	return 1, c.force(now, q, q.Cost(max(0, k.Units))) || changed
+	return 1, r.force(c, q, q.Cost(max(0, k.Units))) || changed
 }

@@ -74,7 +74,7 @@ func (s *bucket) Reply(_ Cost, reply []int64) []int64 {
 
 func (s *bucket) Fits(c Cost, t Terms) bool {
 	b, most := s.of, s.of.capacity
-	if t.Operation == Reserve {
+	if t.Op == Reserve {
 		switch {
 		case b.queue && c != (Cost{}) && s.level.compare(Cost{t.Bound, 0}) > 0:
 			return false
@@ -90,7 +90,7 @@ func (s *bucket) Fits(c Cost, t Terms) bool {
 
 func (s *bucket) Commit(c Cost, t Terms) int64 {
 	b := s.of
-	if t.Operation == Force {
+	if t.Op == Force {
 		if room := b.deepest().minus(s.level, b.denominator); room.Whole < 0 {
 			c = Cost{}
 		} else if c.compare(room) > 0 {

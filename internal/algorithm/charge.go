@@ -3,52 +3,56 @@ package algorithm
 // MaxCharges is the largest number of charges in one request.
 const MaxCharges = 16
 
-// Charge is a cost on one key under one limit.
-type Charge struct {
-	State State
-	Limit Limit
-	Cost  Cost
+// Rules say how the charges under one limit of a policy count.
+type Rules struct {
 	// Shadow charges never deny a request. They are committed if they fit and the request is
 	// admitted.
 	Shadow bool
-	// Receipt identifies the charge to refund.
-	Receipt int64
-	// Kept is nil if there is nothing beside the state, as of most charges.
-	*Kept
-	end int // of the charge's part of the reply
+	// HoldFor is how long units are held, in microseconds, and prolonged by Renew. It is 0 if the
+	// state has no holds.
+	HoldFor int64
+	// Adjusts says that the adjustments of the state count. They are those of a quota.
+	Adjusts bool
+	Seeds   bool // the key is to be seeded before it is charged
 }
 
-// Kept is what is kept beside the state of a charge, and what a request does with that.
-type Kept struct {
-	// Holds are those of the state. They count if HoldFor is set.
-	Holds *Holds
-	// Hold is the id under which units of the charge are held. It is empty if they are not.
-	Hold string
-	// HoldFor is how long they are held, in microseconds.
-	HoldFor    int64
+// Beside reports whether the state has holds or adjustments beside it.
+func (r *Rules) Beside() bool { return r.HoldFor > 0 || r.Adjusts }
+
+// Charge is a cost on one key under one limit.
+type Charge struct {
+	Rules
+	Kept
+	Limit      Limit
+	Cost       Cost
 	Units      int64       // of the cost
+	Receipt    int64       // identifies the charge to refund
 	Correction *Correction // of Settle and Renew
-	// Adjustments are those of the state. They count if Adjusts is set.
-	Adjustments *Adjustments
-	Adjusts     bool
-	Seeds       bool        // the key is to be seeded before it is charged
-	Adjustment  *Adjustment // of Adjust and AtLeast; empty for Ask
-	// Held is how many units of the state were held before. Run sets it.
-	Held int64
+	Adjustment *Adjustment // of Adjust and AtLeast; empty for Ask
+
+	held int64 // units of the state that were held before
+	end  int   // of the charge's part of the reply
 }
 
-// IsAdjusted reports whether there are adjustments.
-func (k *Kept) IsAdjusted() bool { return k != nil && !k.Adjustments.Empty() }
+// Kept is what is kept of a key under a limit. All of it may be nil.
+type Kept struct {
+	State       State
+	Holds       *Holds
+	Adjustments *Adjustments
+}
 
 // Empty reports whether nothing is kept.
-func (k *Kept) Empty() bool { return k == nil || k.Holds.Empty() && k.Adjustments.Empty() }
+func (k *Kept) Empty() bool {
+	return k.State == nil && k.Holds.Empty() && k.Adjustments.Empty()
+}
 
 // Expires returns when nothing of it counts any more.
 func (k *Kept) Expires() int64 {
-	if k == nil {
-		return 0
+	last := max(k.Holds.Expires(), k.Adjustments.Expires())
+	if k.State == nil {
+		return last
 	}
-	return max(k.Holds.Expires(), k.Adjustments.Expires())
+	return max(last, k.State.Expires())
 }
 
 // Debt returns the cost of n units that are charged whether they fit or not. A log, a sliding window

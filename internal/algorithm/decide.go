@@ -1,24 +1,24 @@
 package algorithm
 
 // Run decides one request at now and appends the reply: the verdict and, unless the operation
-// Corrects, each charge's reply, the Raises of each that adjusts and Held of each that may be held. The
-// charges have different states. Bit i of changed is set if charge i changed its State. AtMost sets
-// each charge's cost to what was charged. At first Run raises the limits, and refunds the holds that
-// have ended. If a key is to be seeded before, the reply is Unseeded and nothing changes.
+// Corrects, each charge's reply, the Raises of each that adjusts, and of each with a HoldFor how many
+// units were held. The charges have different states. Bit i of changed is set if charge i changed its
+// State. AtMost sets each charge's cost to what was charged. At first Run raises the limits, and refunds
+// the holds that have ended. If a key is to be seeded before, the reply is Unseeded and nothing changes.
 func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, changed uint32) {
 	r := run{now: now, Terms: terms}
 	for i := range charges {
-		r.kept = r.kept || charges[i].Kept != nil
+		r.beside = r.beside || charges[i].Beside()
 	}
-	if r.kept {
-		if unseeded := r.raise(charges); unseeded && terms.Operation.Seeds() {
+	if r.beside {
+		if unseeded := r.raise(charges); unseeded && r.Op.Seeds() {
 			return append(reply, Unseeded), 0
 		}
-		r.expire(charges)
+		r.giveEnded(charges)
 	}
 	head := len(reply)
 	reply = append(reply, 0)
-	if !terms.Operation.Corrects() {
+	if !r.Op.Corrects() {
 		reply = r.decide(charges, reply)
 	} else {
 		for i := range charges {
@@ -34,7 +34,7 @@ func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, ch
 type run struct {
 	now int64
 	Terms
-	kept              bool // most requests have nothing beside their states
+	beside            bool // a state has holds or adjustments beside it, which few requests have
 	verdict           int64
 	violated, changed uint32 // a bit for each charge
 	denied            bool   // by a charge that is no shadow
@@ -44,28 +44,29 @@ type run struct {
 func (r *run) decide(charges []Charge, reply []int64) []int64 {
 	head := len(reply) - 1
 	reply = r.check(charges, reply)
-	if r.Operation == AtMost {
+	if r.Op == AtMost {
 		r.multiply(charges)
 	}
-	if r.Operation != Peek && !r.denied {
+	if r.Op != Peek && !r.denied {
 		r.commit(charges, reply[head:])
 	}
-	if r.kept {
-		reply = r.replyKept(charges, reply)
+	if r.beside {
+		reply = r.replyBeside(charges, reply)
 	}
 	return reply
 }
 
-// replyKept appends the Raises of each charge that adjusts and Held of each that may be held.
-func (r *run) replyKept(charges []Charge, reply []int64) []int64 {
+// replyBeside appends the Raises of each charge that adjusts, and of each with a HoldFor how many units
+// were held.
+func (r *run) replyBeside(charges []Charge, reply []int64) []int64 {
 	for i := range charges {
-		if c := &charges[i]; c.Kept != nil && c.Adjusts {
+		if c := &charges[i]; c.Adjusts {
 			reply = c.Adjustments.tell(r.now, reply)
 		}
 	}
 	for i := range charges {
-		if c := &charges[i]; c.Kept != nil && c.HoldFor > 0 {
-			reply = append(reply, c.Held)
+		if c := &charges[i]; c.HoldFor > 0 {
+			reply = append(reply, c.held)
 		}
 	}
 	return reply
@@ -74,7 +75,7 @@ func (r *run) replyKept(charges []Charge, reply []int64) []int64 {
 // raise raises the limits. It reports whether a key is to be seeded before it is charged.
 func (r *run) raise(charges []Charge) (unseeded bool) {
 	for i := range charges {
-		if c := &charges[i]; c.Kept != nil && c.Adjusts {
+		if c := &charges[i]; c.Adjusts {
 			c.Limit = QuotaOf(c.Limit).Raised(c.Adjustments.at(r.now), nil)
 			unseeded = unseeded || c.Seeds && c.Adjustments.Seeded <= r.now
 		}
@@ -82,11 +83,11 @@ func (r *run) raise(charges []Charge) (unseeded bool) {
 	return unseeded
 }
 
-// expire gives back the holds that have ended, at most maxExpired of all states.
-func (r *run) expire(charges []Charge) {
+// giveEnded gives back the holds that have ended, at most maxExpired of all states.
+func (r *run) giveEnded(charges []Charge) {
 	room := maxExpired
 	for i := range charges {
-		if c := &charges[i]; c.Kept != nil && c.HoldFor > 0 && c.expire(r.now, &room) {
+		if c := &charges[i]; c.HoldFor > 0 && r.expire(c, &room) {
 			r.changed |= 1 << i
 		}
 	}
@@ -95,7 +96,7 @@ func (r *run) expire(charges []Charge) {
 // check finds the states, appends the replies, and notes which charges do not fit. AtMost and Force
 // have no such charge. The verdict is their bits.
 func (r *run) check(charges []Charge, reply []int64) []int64 {
-	must := r.Operation != AtMost && r.Operation != Force
+	must := r.Op != AtMost && r.Op != Force
 	head := len(reply) - 1
 	for i := range charges {
 		c := &charges[i]
@@ -105,8 +106,8 @@ func (r *run) check(charges []Charge, reply []int64) []int64 {
 		begin := len(reply)
 		reply = c.State.Reply(c.Cost, reply)
 		c.end = len(reply) - head
-		if c.Kept != nil && c.HoldFor > 0 {
-			c.Held = c.Holds.units(c.Limit, reply[begin:])
+		if c.HoldFor > 0 {
+			c.held = c.Holds.units(c.Limit, reply[begin:])
 		}
 		if must && !c.State.Fits(c.Cost, r.Terms) {
 			r.violated |= 1 << i
@@ -136,9 +137,7 @@ func (r *run) commit(charges []Charge, reply []int64) {
 			continue
 		}
 		receipt := c.State.Commit(c.Cost, r.Terms)
-		if c.Kept != nil {
-			c.keep(r.now, receipt)
-		}
+		r.hold(c, receipt)
 		reply[c.end-1] = receipt
 		r.changed |= 1 << i
 	}
@@ -147,7 +146,7 @@ func (r *run) commit(charges []Charge, reply []int64) {
 // correct does to charge i what an operation says whose reply is the verdict alone.
 func (r *run) correct(i int, c *Charge) {
 	var ended, changed bool
-	switch r.Operation {
+	switch r.Op {
 	case Give:
 		changed = c.Limit.Find(c.State, r.now)
 		if c.State.Give(c.Cost, c.Receipt) {
@@ -155,13 +154,13 @@ func (r *run) correct(i int, c *Charge) {
 			changed = true
 		}
 	case Settle:
-		ended, changed = c.settle(r.now)
+		ended, changed = r.settle(c)
 	case Renew:
-		ended = c.renew(r.now)
+		ended = r.renew(c)
 	case Adjust:
-		r.verdict, changed = c.correct(r.now)
+		r.verdict, changed = r.adjust(c)
 	case AtLeast:
-		r.verdict, changed = c.atLeast(r.now)
+		r.verdict, changed = r.atLeast(c)
 	case Ask:
 		if c.Adjustments.Seeded <= r.now {
 			r.verdict = -r.now

@@ -137,7 +137,7 @@ func (s *entries) Fits(c Cost, _ Terms) bool {
 
 func (s *entries) Commit(c Cost, t Terms) int64 {
 	l, n := s.of, c.Whole
-	if t.Operation == Force {
+	if t.Op == Force {
 		for i, w := range l.windows {
 			n = min(n, 2*w.limit-s.live[i])
 		}

@@ -28,7 +28,7 @@ func (c *Charge) howOften(bound int64) int64 {
 	fits, exceeds := int64(0), bound+1
 	for exceeds-fits > 1 {
 		n := fits + (exceeds-fits)/2
-		if c.State.Fits(c.multiple(n), Terms{Operation: AtMost}) {
+		if c.State.Fits(c.multiple(n), Terms{Op: AtMost}) {
 			fits = n
 		} else {
 			exceeds = n

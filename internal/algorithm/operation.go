@@ -54,9 +54,12 @@ func (o Operation) Adjusts() bool { return o >= Adjust }
 
 // Terms are the operation of a request and its options.
 type Terms struct {
-	Operation Operation
-	Bound     int64 // AtMost: how often; Reserve: microseconds
-	Receipts  bool  // the charges may be refunded
+	Op       Operation
+	Bound    int64 // AtMost: how often; Reserve: microseconds
+	Receipts bool  // the charges may be refunded
+	// Hold is the id under which the charges with a HoldFor are held, settled or renewed. If it is
+	// empty they are not held.
+	Hold string
 }
 
 // AnyReceipt is the receipt by which Give takes units from a quota whoever spent them.

@@ -156,7 +156,7 @@ func TestLogAgreesWithReference(t *testing.T) {
 				if part := ref.force(at, l.Cost(n).Whole); part > 0 {
 					want = ref.add(at, part)
 				}
-				if got := s.Commit(l.Cost(n), Terms{Operation: Force}); got != want {
+				if got := s.Commit(l.Cost(n), Terms{Op: Force}); got != want {
 					t.Fatalf("receipt %d instead of %d", got, want)
 				}
 				ref.forget(at)

@@ -128,7 +128,7 @@ func (w *SlidingWindow) covered(before, since int64) int64 {
 
 func (s *counters) Commit(c Cost, t Terms) int64 {
 	n := c.Whole
-	if t.Operation == Force {
+	if t.Op == Force {
 		n = max(0, min(n, 2*s.of.limit-s.found.count-s.of.covered(s.found.before, s.since)))
 	}
 	s.found.count += n

@@ -147,7 +147,7 @@ func TestAtMostIsTheLargestThatFits(t *testing.T) {
 				s := b.NewState()
 				b.Find(s, start)
 				s.Commit(b.Cost(rapid.Int64Range(0, b.burst).Draw(t, "spent")), Terms{})
-				all = append(all, Charge{State: s, Limit: b, Cost: b.Cost(rapid.Int64Range(1, 3).Draw(t, "units")), Shadow: i > 0 && rapid.Bool().Draw(t, "shadow")})
+				all = append(all, Charge{Kept: Kept{State: s}, Limit: b, Cost: b.Cost(rapid.Int64Range(1, 3).Draw(t, "units")), Rules: Rules{Shadow: i > 0 && rapid.Bool().Draw(t, "shadow")}})
 			}
 			return all
 		}()
@@ -170,7 +170,7 @@ func TestAtMostIsTheLargestThatFits(t *testing.T) {
 		if want == 200 {
 			t.Skip("too large to count")
 		}
-		reply, _ := Run(start, Terms{Operation: AtMost, Bound: bound}, charges, nil)
+		reply, _ := Run(start, Terms{Op: AtMost, Bound: bound}, charges, nil)
 		if reply[0] != want {
 			t.Fatalf("granted %d, want %d", reply[0], want)
 		}

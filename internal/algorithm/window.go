@@ -134,7 +134,7 @@ func (s *window) Fits(c Cost, _ Terms) bool {
 
 func (s *window) Commit(c Cost, t Terms) int64 {
 	w, n := &s.found, c.Whole
-	if t.Operation == Force {
+	if t.Op == Force {
 		n = max(0, min(n, mostOwed-w.count))
 		if !s.of.grant {
 			w.debt += max(0, w.count+n-max(w.count, s.of.limit))

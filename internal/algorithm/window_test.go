@@ -17,7 +17,7 @@ func reading(l Limit, s State, now, n int64) Reading {
 func force(l Limit, s State, now, n int64) (receipt int64) {
 	l = At(l, now)
 	l.Find(s, now)
-	return s.Commit(l.Cost(n), Terms{Operation: Force})
+	return s.Commit(l.Cost(n), Terms{Op: Force})
 }
 
 func give(l Limit, s State, now, n, receipt int64) bool {

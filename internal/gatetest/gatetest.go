@@ -134,7 +134,7 @@ func Each(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock))
 func probe(outermost string) request.Request {
 	limit := core.Must(algorithm.NewTokenBucket(1, time.Second, 1))
 	kind := request.KindOf(":probe", limit)
-	return request.Request{Op: algorithm.Peek, Charges: []*request.Charge{{
+	return request.Request{Terms: algorithm.Terms{Op: algorithm.Peek}, Charges: []*request.Charge{{
 		Kind: kind, Key: request.Key{Path: outermost + ":ping", Outer: len(outermost)},
 		Limit: limit, Units: 1, Cost: limit.Cost(1),
 	}}}

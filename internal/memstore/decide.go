@@ -13,7 +13,7 @@ type decision struct {
 	charges []algorithm.Charge
 	records [algorithm.MaxCharges]*record // of each charge
 	fresh   uint32                        // a bit for each charge whose record is a new one
-	beside  bool                          // something is kept beside a state
+	beside  bool                          // something may be kept beside a state
 }
 
 // decide decides a request. It fails only if an adjustment is meant for another period.
@@ -38,8 +38,7 @@ func (s *Store) decide(r *request.Request) error {
 	if err := s.find(&d, now, r); err != nil {
 		return err
 	}
-	terms := algorithm.Terms{Operation: r.Op, Bound: r.Bound, Receipts: r.Receipts}
-	reply, changed := algorithm.Run(now, terms, d.charges, r.Buffer[:0])
+	reply, changed := algorithm.Run(now, r.Terms, d.charges, r.Buffer[:0])
 	for i, c := range r.Sent() {
 		if has := changed&(1<<i) != 0; has || d.beside {
 			s.keep(&d, i, c, has, now)
@@ -80,16 +79,21 @@ func (s *Store) find(d *decision, now int64, r *request.Request) error {
 			d.fresh |= 1 << i
 		}
 		d.records[i] = e
-		state, kept := e.state, e.kept
-		if state == nil {
-			state = c.Limit.NewState()
-		}
-		if kept != nil || c.Alone() || corrects {
-			kept, d.beside = beside(c, kept, r.Hold), true
-		}
 		at := &d.charges[i]
-		at.State, at.Limit, at.Cost = state, c.Limit, c.Cost
-		at.Shadow, at.Receipt, at.Kept = c.Shadow, 0, kept
+		*at = algorithm.Charge{
+			Rules: c.Rules, Kept: e.Kept, Limit: c.Limit, Cost: c.Cost, Units: c.Units,
+			Correction: c.Correction, Adjustment: c.Adjustment,
+		}
+		if at.State == nil {
+			at.State = c.Limit.NewState()
+		}
+		if c.HoldFor > 0 && at.Holds == nil {
+			at.Holds = new(algorithm.Holds)
+		}
+		if c.Adjusts && at.Adjustments == nil {
+			at.Adjustments = new(algorithm.Adjustments)
+		}
+		d.beside = d.beside || c.Beside()
 		if corrects && !adjusts {
 			at.Receipt = c.Receipt()
 		}
@@ -101,35 +105,17 @@ func (s *Store) find(d *decision, now int64, r *request.Request) error {
 func (s *Store) keep(d *decision, i int, c *request.Charge, changed bool, now int64) {
 	e, done := d.records[i], &d.charges[i]
 	if changed {
-		e.state = done.State
-		if e.state.Empty() {
-			e.state = nil
+		e.State = done.State
+		if e.State.Empty() {
+			e.State = nil
 		}
 	}
-	if k := done.Kept; k != nil && (k.Holds != nil || k.Adjustments != nil) {
-		e.kept = k
-	}
+	e.Holds, e.Adjustments = done.Holds, done.Adjustments
 	fresh := d.fresh&(1<<i) != 0
-	switch keeps := e.state != nil || !e.kept.Empty(); {
+	switch keeps := !e.Empty(); {
 	case keeps && fresh:
 		s.of(c).add(c.StateHash(), e, now)
 	case !keeps && !fresh:
 		s.of(c).remove(c.StateHash(), e)
 	}
-}
-
-// beside prepares what is kept beside the state of a charge, which may be nil, for a request.
-func beside(c *request.Charge, k *algorithm.Kept, hold string) *algorithm.Kept {
-	if k == nil {
-		k = new(algorithm.Kept)
-	}
-	if c.HoldFor > 0 && k.Holds == nil {
-		k.Holds = new(algorithm.Holds)
-	}
-	if c.Adjusts && k.Adjustments == nil {
-		k.Adjustments = new(algorithm.Adjustments)
-	}
-	k.Hold, k.HoldFor, k.Units, k.Correction = hold, c.HoldFor, c.Units, c.Correction
-	k.Adjusts, k.Seeds, k.Adjustment = c.Adjusts, c.Seeds, c.Adjustment
-	return k
 }

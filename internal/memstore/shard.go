@@ -25,10 +25,9 @@ type shard struct {
 // record is the state of one key and suffix. Records of equal hashes form a list.
 type record struct {
 	key, suffix string
-	state       algorithm.State // or nil, if there is only what is kept beside it
-	kept        *algorithm.Kept // or nil
-	answer      *answer         // or nil
-	next        *record
+	algorithm.Kept
+	answer *answer // or nil
+	next   *record
 }
 
 // answer is the answer of a request, and until when it is kept.
@@ -37,24 +36,15 @@ type answer struct {
 	until int64
 }
 
-// expires returns when nothing of the record counts any more.
-func (e *record) expires() int64 {
-	last := e.kept.Expires()
-	if e.state == nil {
-		return last
-	}
-	return max(e.state.Expires(), last)
-}
-
 // spent returns the used part of the limit. What a caller has adjusted is lost last.
 func (e *record) spent(now int64) float64 {
-	if e.kept.IsAdjusted() {
+	if !e.Adjustments.Empty() {
 		return 1
 	}
-	if e.state == nil || e.state.Expires() <= now {
+	if e.State == nil || e.State.Expires() <= now {
 		return 0
 	}
-	return e.state.Spent(now)
+	return e.State.Spent(now)
 }
 
 // record returns the record of the state of a charge, or nil.
@@ -86,7 +76,7 @@ func (s *shard) evict(now int64) {
 		seen    int
 	)
 	for hash, e := range s.keys { // a map is walked from a random place
-		if e.expires() <= now {
+		if e.Expires() <= now {
 			s.remove(hash, e)
 			expired = true
 		} else if spent := e.spent(now); spent <= least {

@@ -54,9 +54,8 @@ func (s *Store) Reset(_ context.Context, c *request.Charge) error {
 	e := in.record(c)
 	switch {
 	case e == nil:
-	case e.kept.IsAdjusted():
-		e.kept.Holds = nil
-		e.state, e.answer = nil, nil
+	case !e.Adjustments.Empty():
+		e.State, e.Holds, e.answer = nil, nil, nil
 	default:
 		in.remove(c.StateHash(), e)
 	}
@@ -79,9 +78,9 @@ func (s *Store) Scan(
 ) error {
 	type stored struct{ key, value string }
 	var found []stored // f may use the store
-	s.Each(func(key, own string, state algorithm.State, _ *algorithm.Kept) {
-		if own == suffix && state != nil {
-			found = append(found, stored{key, state.Value()})
+	s.Each(func(key, own string, kept *algorithm.Kept) {
+		if own == suffix && kept.State != nil {
+			found = append(found, stored{key, kept.State.Value()})
 		}
 	})
 	for _, e := range found {
@@ -92,15 +91,14 @@ func (s *Store) Scan(
 	return nil
 }
 
-// Each calls f with each key: its suffix, its state, and what is kept beside that. Either may be nil.
-// f must not use the store.
-func (s *Store) Each(f func(key, suffix string, state algorithm.State, kept *algorithm.Kept)) {
+// Each calls f with each key, its suffix, and what is kept of it. f must not use the store.
+func (s *Store) Each(f func(key, suffix string, kept *algorithm.Kept)) {
 	for i := range s.shards {
 		in := &s.shards[i]
 		in.Lock()
 		for _, e := range in.keys {
 			for ; e != nil; e = e.next {
-				f(e.key, e.suffix, e.state, e.kept)
+				f(e.key, e.suffix, &e.Kept)
 			}
 		}
 		in.Unlock()

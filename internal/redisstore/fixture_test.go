@@ -25,7 +25,7 @@ func tokenBucket(t *testing.T) algorithm.Limit {
 func requests(t *testing.T, key string) []request.Request {
 	limit := tokenBucket(t)
 	c := &request.Charge{Kind: request.KindOf(":p", limit), Key: request.Key{Path: key, Outer: 1}, Limit: limit, Units: 1, Cost: limit.Cost(1)}
-	return []request.Request{{Op: algorithm.Decide, Charges: []*request.Charge{c}}}
+	return []request.Request{{Terms: algorithm.Terms{Op: algorithm.Decide}, Charges: []*request.Charge{c}}}
 }
 
 // answering is a hook that answers the commands of a client.

@@ -219,7 +219,7 @@ func TestBatchOfRefundsIsBounded(t *testing.T) {
 				})
 			}
 			callers.Go(func() {
-				give := []request.Request{{Op: algorithm.Give, Charges: charges}}
+				give := []request.Request{{Terms: algorithm.Terms{Op: algorithm.Give}, Charges: charges}}
 				gatetest.Worked(t, s.Decide(t.Context(), give))
 			})
 		}

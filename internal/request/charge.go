@@ -36,13 +36,7 @@ type Kind struct {
 	Fields int
 	Merges bool
 
-	Shadow bool // counts, and never denies
-	// HoldFor is how long units under the policy are held, in microseconds. It is 0 if they are
-	// not.
-	HoldFor int64
-	// Adjusts says that the adjustments of the state count. They are those of a quota.
-	Adjusts bool
-	Seeds   bool // the key is to be seeded before it is charged
+	algorithm.Rules
 }
 
 var hashes = maphash.MakeSeed()
@@ -60,16 +54,13 @@ func KindOf(suffix string, l algorithm.Limit) *Kind {
 	return k
 }
 
-// Alone reports whether a charge of the kind shares its script with no other request.
-func (k *Kind) Alone() bool { return k.HoldFor > 0 || k.Adjusts }
-
 // Bare returns the kind without holds and adjustments.
 func (k *Kind) Bare() *Kind {
-	if !k.Alone() {
+	if !k.Beside() {
 		return k
 	}
 	bare := *k
-	bare.HoldFor, bare.Adjusts, bare.Seeds = 0, false, false
+	bare.Rules = algorithm.Rules{Shadow: k.Shadow}
 	return &bare
 }
 

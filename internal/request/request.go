@@ -15,12 +15,7 @@ var ErrPeriod = errors.New("request: the period has passed or has not begun")
 
 // Request is the charges of one caller, on different states: all are spent or none.
 type Request struct {
-	Op       algorithm.Operation
-	Bound    int64 // of AtMost: units; of Reserve: microseconds
-	Receipts bool  // the charges may be given back
-	// Hold is the id under which the charges with a HoldFor are held, settled or renewed. If it is
-	// empty they are not held.
-	Hold    string
+	algorithm.Terms
 	Charges []*Charge
 	// Asked is how many of the last charges, which only ask whether a Block blocks, a store decides apart
 	// because they have no state. The store sets it. A script gets them without their limits, and decides
@@ -121,7 +116,7 @@ func (r *Request) Adjusts() bool {
 
 // Beside reports whether the state of some charge has holds or adjustments beside it.
 func (r *Request) Beside() bool {
-	return slices.ContainsFunc(r.Charges, func(c *Charge) bool { return c.Alone() })
+	return slices.ContainsFunc(r.Charges, func(c *Charge) bool { return c.Beside() })
 }
 
 // Alone reports whether the request shares its script with no other.

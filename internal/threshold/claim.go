@@ -92,7 +92,7 @@ func (c *claim[O]) requests() (all []request.Request) {
 func (c *claim[O]) ask(
 	op algorithm.Operation, suffix string, limit algorithm.Limit,
 ) request.Request {
-	return request.Request{Op: op, Charges: []*request.Charge{{
+	return request.Request{Terms: algorithm.Terms{Op: op}, Charges: []*request.Charge{{
 		Kind: request.KindOf(suffix, limit), Key: c.State.Key, Limit: limit, Units: 1, Cost: limit.Cost(1),
 	}}}
 }
