@@ -310,7 +310,7 @@ func unbundle(t *testing.T, value any) map[string]string {
 	t.Helper()
 	states := make(map[string]string)
 	for _, e := range entries(t, value) {
-		text := fmt.Sprintf("%d%016d", 10+int(e[6]%64), bundled(e[7:]))
+		text := fmt.Sprintf("%02d%016d", e[6]%64, bundled(e[7:]))
 		if len(e) > 14 {
 			text += fmt.Sprintf(" %d %d", bundled(e[14:]), bundled(e[21:]))
 			if since := bundled(e[28:]); since > 0 {

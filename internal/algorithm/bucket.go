@@ -8,7 +8,7 @@ type bucket struct {
 	part        int64 // the fraction of arrival
 	denominator int64
 	since       int64 // time of the first charge with a receipt since the bucket was full, or never
-	reach       int64 // 2^(reach-10) exceeds every level since the bucket was full
+	reach       int64 // no charge has raised the level above 2^reach since the bucket was full
 
 	of    *TokenBucket
 	now   int64 // the time of Find
@@ -26,7 +26,7 @@ func (s *bucket) Expires() int64 { return s.arrival + 1 }
 func (s *bucket) Empty() bool { return s.arrival <= s.now && s.part == 0 }
 
 func (s *bucket) Value() string {
-	value, denominator := fmt.Sprintf("%d%016d", s.reach, s.arrival), int64(1)
+	value, denominator := fmt.Sprintf("%02d%016d", s.reach, s.arrival), int64(1)
 	if s.part > 0 {
 		denominator = s.denominator
 	}
@@ -53,19 +53,26 @@ func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 	case s.part > 0 && s.denominator != b.denominator:
 		s.level = Cost{s.level.Whole + 1, 0}
 	}
-	if most := int64(1) << (s.reach - 10); s.level.Whole > most {
-		// The clock went back. A narrower limit leaves half to a wider one, and a wider one leaves
-		// no more than most. So the next limit that finds the level takes it as it is.
-		s.level = b.capacity
-		if most/2 > b.capacity.Whole+1 {
-			s.level = Cost{most / 2, 0}
-		} else if most <= b.capacity.Whole {
-			s.level = Cost{most, 0}
-		}
-		s.keep(s.level)
+	if longest := int64(1) << s.reach; s.level.Whole > longest {
+		s.clip(longest)
 		return true
 	}
 	return false
+}
+
+// clip lowers a level to which no charge has raised the bucket: the clock went back. It becomes the
+// capacity, but at least half of the longest, which a narrower limit leaves to a wider one, and at most
+// the longest. So the next limit that finds the level takes it as it is.
+func (s *bucket) clip(longest int64) {
+	switch most := s.of.capacity; {
+	case most.Whole < longest/2:
+		s.level = Cost{longest / 2, 0}
+	case most.Whole < longest:
+		s.level = most
+	default:
+		s.level = Cost{longest, 0}
+	}
+	s.keep(s.level)
 }
 
 func (s *bucket) Reply(_ Cost, reply []int64) []int64 {

@@ -102,14 +102,14 @@ func (b *TokenBucket) Parameters(args []int64) []int64 {
 	return append(args, b.denominator, b.capacity.Whole, b.capacity.Fraction, queue, b.reach)
 }
 
-// Packed returns the reach - 10 in a byte and the capacity in 7, the lowest first, as
+// Packed returns the reach in a byte and the capacity in 7, the lowest first, as
 // lua/decide/buckets.lua reads them. It is empty if that script cannot decide on the bucket: it must
 // have tokens of whole microseconds. Only reservations tell a queue from a bucket.
 func (b *TokenBucket) Packed() string {
 	if b.denominator > 1 {
 		return ""
 	}
-	return string(binary.LittleEndian.AppendUint64(nil, uint64(b.capacity.Whole)<<8|uint64(b.reach-10)))
+	return string(binary.LittleEndian.AppendUint64(nil, uint64(b.capacity.Whole)<<8|uint64(b.reach)))
 }
 
 func (b *TokenBucket) Capacity() int64       { return b.burst }
@@ -185,7 +185,7 @@ func (b *TokenBucket) until(level Cost) time.Duration {
 }
 
 // reachOf returns the reach of a length.
-func reachOf(length int64) int64 { return 10 + int64(bits.Len64(uint64(length))) }
+func reachOf(length int64) int64 { return int64(bits.Len64(uint64(length))) }
 
 // After implements Mergeable.
 func (b *TokenBucket) After(reply []int64, c Cost) {

@@ -157,8 +157,8 @@ func TestScriptsFollowTheirContract(t *testing.T) {
 					t.Helper()
 					// Both limits are one in 10 s, with bursts of 10 and 1.
 					args := append([]any{
-						21, 0, 0, 1, "token_bucket", 0, 1, 100_000_000, 0, 0, 37, "label1",
-						"token_bucket", 0, 3, 10_000_000, 2, 0, 34, "label2",
+						21, 0, 0, 1, "token_bucket", 0, 1, 100_000_000, 0, 0, 27, "label1",
+						"token_bucket", 0, 3, 10_000_000, 2, 0, 24, "label2",
 					}, requests...)
 					if name == injectedDecide {
 						args = append(args, now)

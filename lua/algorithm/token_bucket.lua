@@ -10,35 +10,35 @@
 -- Value  a bundle, as lua/bundle/bundle.lua describes it, in which the bucket is the entry with the
 --        label. There are a part and a denominator if there is a fraction or a since, and a since if a
 --        receipt was given. A full bucket has no entry.
--- Names  label, most, spare, refill, queue, reach, bundle, stood, arrival, fraction, per, since, raised, level, rest
+-- Names  label, most, spare, refill, queue, reach, bundle, stood, arrival, fraction, per, since, reached, level, rest
 --
 -- since     The time of the first charge with a receipt since the bucket was full. A receipt is the
 --           time of its charge plus 1, or since plus 1 if that is later. A refund lowers the level
 --           by the whole cost, at most to 0. If the bucket has been full since the charge, the
 --           charge has drained and gets no refund.
--- reach     2^(reach-10) exceeds every level to which a charge raised the bucket since it was full. A
---           higher level means that the clock went back. It becomes the capacity, but at least half of
---           2^(reach-10) and at most all of it.
+-- reach     No charge has raised the level above 2^reach since the bucket was full. A higher level means
+--           that the clock went back: see clip.
 -- capacity  Limits of different capacities see the same level, so each counts the charges of all.
 --
--- most, spare, refill, queue  of the limit: the capacity, its fraction, the denominator, queue
+-- most, spare, refill, queue  of the limit: the capacity, its fraction, the denominator, queue; reach is
+--                             that of the capacity
 -- bundle, stood               the text of the key as read, empty without one; the arrival time in it
 -- arrival, fraction, per      the arrival time, its fraction and the denominator of that
--- since, raised               false without a receipt; the reach as stored, 10 for a full bucket
+-- since, reached              false without a receipt; the reach as stored, 0 for a full bucket
 -- level, rest                 at now: the level and its fraction
 
 --: limit
 refill, most, spare, queue, reach, label = ARGV[p - 1], ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2], ARGV[p + 3] + 0, ARGV[p + 4]
 
 --: read
-bundle, arrival, fraction, per, since, raised = value or '', 0, 0, 1, false, 10
+bundle, arrival, fraction, per, since, reached = value or '', 0, 0, 1, false, 0
 local spot = value and find(value, label)
 if spot then
   local mark, a, b, c, d, e, f, g = string.byte(bundle, spot + 6, spot + 13)
   -- The entry of the bucket begins at spot. Its head is mark, and its time has these bytes.
   if g > 31 then error('no bundle of token buckets') end -- it is 2^53 or more
   --= time
-  raised = mark % 64 + 10
+  reached = mark % 64
   if mark > 127 then
     local a, b, c, d, e, f, g, h, i, j, k, l, m, o, q, r, s, t, u, v, w = string.byte(bundle, spot + 14, spot + 34)
     if g > 31 or o > 31 or w > 31 then error('no bundle of token buckets') end
@@ -63,25 +63,27 @@ if rest > 0 and per ~= refill then
   level = level + 1
   rest = 0
 end
-if (level > most or raised < reach) and level > 2 ^ (raised - 10) then
-  -- Kept even if nothing is charged, or it would not drain. A narrower limit leaves half to a wider
-  -- one, and a wider one leaves no more than the reach. So the next limit that finds the level takes it
-  -- as it is.
-  local longest = math.floor(2 ^ (raised - 10))
-  if level > longest then
-    level, rest = most, spare
-    if longest > 2 * most + 2 then
-      level, rest = math.floor(longest / 2), 0
-    elseif longest <= most then
-      level, rest = longest, 0
-    end
-    arrival = now + level
-    fraction, per, changed = rest, refill, true
-  end
+if (level > most or reached < reach) and level > 2 ^ reached then
+  --= clip
 end
-
 reply[n + 1], reply[n + 2], reply[n + 3] = level, rest, 0
 n = n + 3
+
+--: clip
+-- The clock went back. The level becomes the capacity, but at least half of the reach, which a narrower
+-- limit leaves to a wider one, and at most the reach. So the next limit that finds the level takes it as
+-- it is. This is kept even if nothing is charged. Otherwise it would not drain.
+local longest = math.floor(2 ^ reached)
+local half = math.floor(longest / 2)
+if most < half then
+  level, rest = half, 0
+elseif most < longest then
+  level, rest = most, spare
+else
+  level, rest = longest, 0
+end
+arrival = now + level
+fraction, per, changed = rest, refill, true
 
 --: fits
 local ready = true
@@ -109,7 +111,7 @@ if whole > room or whole == room and part > left then whole, part = room, left e
 
 --: commit
 if level == 0 and rest == 0 then
-  since, raised = false, 10 -- the bucket was full
+  since, reached = false, 0 -- the bucket was full
 end
 level = level + whole
 fraction = rest + part
@@ -122,8 +124,8 @@ per = refill
 receipt = now + 1
 if receipts then since = since or now end
 if since and since > now then receipt = since + 1 end
-if raised < reach then raised = reach end
-while level > most and level >= 2 ^ (raised - 10) do raised = raised + 1 end
+if reached < reach then reached = reach end
+while level > most and level >= 2 ^ reached do reached = reached + 1 end
 
 --: give
 given = (level > 0 or rest > 0) and (receipt == -2 or since and receipt > since)
@@ -135,7 +137,7 @@ if given then
   end
   arrival, per = now + level, refill
   if level < 0 or level == 0 and fraction == 0 then -- as if untouched
-    arrival, fraction, per, since, raised = now, 0, 1, false, 10
+    arrival, fraction, per, since, reached = now, 0, 1, false, 0
   end
 end
 
@@ -151,7 +153,7 @@ local name, entry, spot, length = KEYS[key], '', nil, nil
 local text = bundles[name] or bundle
 if fraction > 0 or arrival ~= now then
   -- The head, the time in bytes, and the three numbers or nothing.
-  local tail, mark, kept = '', raised - 10, fraction > 0 and per or 1
+  local tail, mark, kept = '', reached, fraction > 0 and per or 1
   local long = fraction > 0 or since
   if long then mark = mark + 128 end
   if long then

@@ -1,6 +1,6 @@
 -- Functions of bundles. A bundle is all token buckets of one key, as one text. Each bucket is an entry:
 -- label  6 bytes, which tell the buckets of a key apart
--- head   1 byte: reach - 10, plus 128 if the last three numbers follow
+-- head   1 byte: reach, plus 128 if the last three numbers follow
 -- time   the arrival time
 -- part, denominator, since  the fraction of the arrival time; since plus 1, or 0 without one
 -- Numbers have 7 bytes, the lowest first. lua/algorithm/token_bucket.lua says what they mean. The order

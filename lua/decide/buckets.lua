@@ -4,7 +4,7 @@
 -- KEYS   the bundles of each request
 -- ARGV   0 if a key stands twice, otherwise nothing; then runs of requests that differ only in their
 --        keys, each as one text: the number of requests and how often each is charged at most, of 2 bytes;
---        for each charge the label; a byte, which is the reach - 10, plus 64 where the next bundle of the
+--        for each charge the label; a byte, which is the reach, plus 64 where the next bundle of the
 --        request begins; capacity and cost, of 7 bytes. The lowest byte is first.
 -- Reply  for each request that is charged once, for each charge: -2 - 2 * its level if it fits,
 --        otherwise -3 - 2 * its level; one such number alone is no list, because a list costs as much as
@@ -176,7 +176,7 @@ while key < #KEYS do
     local head, m1, m2, m3, m4, m5, m6, m7, c1, c2, c3, c4, c5, c6, c7 = string.byte(run, charge + 6, charge + 20)
     local most = m1 + m2 * 256 + m3 * 65536 + m4 * 16777216 + m5 * 4294967296 + m6 * 1099511627776 + m7 * 281474976710656
     costs[#costs + 1] = c1 + c2 * 256 + c3 * 65536 + c4 * 16777216 + c5 * 4294967296 + c6 * 1099511627776 + c7 * 281474976710656
-    for _, word in ipairs({'token_bucket', '0', 1, most, 0, '0', head % 64 + 10, string.sub(run, charge, charge + 5)}) do
+    for _, word in ipairs({'token_bucket', '0', 1, most, 0, '0', head % 64, string.sub(run, charge, charge + 5)}) do
       words[#words + 1] = word
     end
   end
