@@ -17,6 +17,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -64,7 +65,7 @@ func scripts() map[string][]string {
 // it, or for the parts of that name of all algorithms.
 const mark = "--: "
 
-// use stands in a part for another part of the same file.
+// use stands in a part for another part of the same file, or for the file of a folder with the same name.
 const use = "--= "
 
 // Scripts returns the scripts by name. A script's files say in comments what it does with which KEYS
@@ -171,7 +172,9 @@ func nested(text, body string) string {
 	var b strings.Builder
 	for line := range strings.Lines(body) {
 		if at, ok := strings.CutPrefix(strings.TrimSpace(line), use); ok {
-			line = partOf(text, at)
+			if line = partOf(text, at); line == "" {
+				line = read(at + "/" + at + ".lua")
+			}
 		}
 		b.WriteString(line)
 	}
@@ -217,7 +220,8 @@ func around(text, at, body string) string {
 	if all == "" {
 		return body
 	}
-	load, save := "unpack(states[key])\n", "states[key] = {"+all+"}\n"
+	size := strconv.Itoa(1 + strings.Count(all, ","))
+	load, save := "unpack(states[key], 1, "+size+")\n", "states[key] = {"+all+"}\n" // some may be nil
 	switch at {
 	case "look":
 		return "local " + all + "\nlocal p, size, changed = limit + 3, 0, false\n" +

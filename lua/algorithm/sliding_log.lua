@@ -1,8 +1,8 @@
 -- Sliding log: the times of charges, which count any number of windows exactly. Every window ends
 -- now. A sliding window of many buckets is a log too: the charges of one bucket share an entry.
 --
--- Limit  0; number of windows; length of a tick; most entries; for each window, longest first:
---        limit, how long an entry counts in it
+-- Limit  0, because costs have no fraction; number of windows; length of a tick; most entries; for each
+--        window, longest first: limit, how long an entry counts in it
 -- Cost   units, 0
 -- Reply  for each window: count, time until the cost fits (0 if it does, -1 if it never will), time
 --        until there is more room (0 if nothing counts); time since the newest entry; time since

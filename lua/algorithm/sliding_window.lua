@@ -1,7 +1,7 @@
 -- Sliding window of two counters. The previous window counts by the part of it that a window ending
 -- now still covers. A key's windows start with its first charge.
 --
--- Limit  0; the limit; ticks in a window; length of a tick; width of a window
+-- Limit  0, because costs have no fraction; the limit; ticks in a window; length of a tick; width of a window
 -- Cost   units, 0
 -- Reply  count of the previous window, count of this one, time since this one started, receipt
 -- Value  "start count previous". A key whose windows are empty has no value.

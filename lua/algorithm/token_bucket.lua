@@ -232,7 +232,7 @@ if k1 ~= l1 or k2 ~= l2 or k3 ~= l3 or k4 ~= l4 or k5 ~= l5 or k6 ~= l6 then
   bundle = text .. sub(bundle, from)
   spot, text, from = nil, '', 1
   if bundle ~= '' then
-    --: bundle
+    --= bundle
     spot = find(bundle, sub(run, charge, charge + 5))
   end
   old, a, b, c, d, e, f, g = byte(bundle, spot and spot + 6 or 1, spot and spot + 13 or 0)

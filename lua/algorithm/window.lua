@@ -2,11 +2,11 @@
 -- the limit: it is the first count of the next window, which owes what exceeds the limit again. So
 -- each window pays as much as the limit, whether somebody asks in it or not.
 --
--- Limit  0; the limit, and at minus its index in ARGV, if it is raised, the limit without raises; then
---        either the width of a window, minus that if a window starts with its first charge and not at
---        multiples of the width since 1970; or 0, the start and end of a calendar's period and the
---        mean length of its periods; or of a grant 0, -1, how long it counts, and 1 if that is from its
---        last charge on, 0 if it is from the first
+-- Limit  0, because costs have no fraction; the limit, and at minus its index in ARGV, if it is raised,
+--        the limit without raises; then either the width of a window, minus that if a window starts
+--        with its first charge and not at multiples of the width since 1970; or 0, the start and end of
+--        a calendar's period and the mean length of its periods; or of a grant 0, -1, how long it counts,
+--        and 1 if that is from its last charge on, 0 if it is from the first
 -- Cost   units, 0
 -- Reply  count, time until the window ends, debt, when the window ends, receipt
 -- Value  "start count length", then " debt" if there is a debt. An empty window has no value.
@@ -76,55 +76,14 @@ if opens <= 0 and from > now then
   from, changed = now, true -- the clock went back
 end
 if opens < 0 then
-  if now >= ends then
-    from, used, ends = now, 0, now + width
-  end
-  begins, finish = from, ends
+  --= grant
 elseif opens == 0 then
-  begins = now
-  if not first then
-    begins = now - now % width
-  end
-  if ends > 0 then
-    local following = width -- the length of the windows that take the debt
-    if now >= ends then
-      following = ends - from -- the old width
-    elseif ends ~= from + width then
-      ends = from + width
-      changed = changed or now < ends
-    end
-    if now < ends then
-      begins = from
-    else
-      if owed > 0 then
-        local each = math.min(following, width)
-        local passed = math.floor((now - ends) / each)
-        owed = passed > owed / pays and 0 or owed - passed * pays
-        ends = ends + passed * each
-      end
-      if owed > 0 then
-        begins, changed = ends, changed or following ~= width
-      else
-        from, used = begins, 0
-      end
-    end
-  end
-  finish = begins + width
+  --= fixed
+elseif from >= finish then
+  --= early
 end
-if from >= finish then
-  -- The clock went back out of a calendar's period, so the period of the count is yet to come. The
-  -- receipts of this period differ from those of the count.
-  if from == finish then
-    owed = math.max(owed, used)
-  end
-  from, changed = math.max(now, begins + 1), true
-elseif from < begins then
-  from, used = begins, owed
-  if owed > 0 then
-    local passed = math.floor((begins - ends) / width + 0.5) -- no period is half as long again as another
-    used = passed > owed / pays and 0 or owed - passed * pays
-    owed = math.max(0, used - pays)
-  end
+if from < begins then
+  --= owe
 end
 if changed then
   -- This is kept even if nothing is charged. Otherwise the window would end at the wrong time.
@@ -132,6 +91,61 @@ if changed then
 end
 reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = used, finish - now, owed, finish, 0
 n = n + 5
+
+--: grant
+if now >= ends then
+  from, used, ends = now, 0, now + width
+end
+begins, finish = from, ends
+
+--: fixed
+-- The window that takes the debt begins where the last one ended. Without a debt, a window of now begins.
+begins = now
+if not first then
+  begins = now - now % width
+end
+if ends > 0 then
+  local following = width -- the length of the windows that take the debt
+  if now >= ends then
+    following = ends - from -- the old width
+  elseif ends ~= from + width then
+    ends = from + width
+    changed = changed or now < ends
+  end
+  if now < ends then
+    begins = from
+  else
+    if owed > 0 then
+      local each = math.min(following, width)
+      local passed = math.floor((now - ends) / each)
+      owed = passed > owed / pays and 0 or owed - passed * pays
+      ends = ends + passed * each
+    end
+    if owed > 0 then
+      begins, changed = ends, changed or following ~= width
+    else
+      from, used = begins, 0
+    end
+  end
+end
+finish = begins + width
+
+--: early
+-- The clock went back out of a calendar's period, so the period of the count is yet to come. The receipts
+-- of this period differ from those of the count.
+if from == finish then
+  owed = math.max(owed, used) -- its period is the next one, which begins with it
+end
+from, changed = math.max(now, begins + 1), true
+
+--: owe
+-- The first count of a window is the debt of those before it, of which each paid as much as the limit.
+from, used = begins, owed
+if owed > 0 then
+  local passed = math.floor((begins - ends) / width + 0.5) -- no period is half as long again as another
+  used = passed > owed / pays and 0 or owed - passed * pays
+  owed = math.max(0, used - pays)
+end
 
 --: fits
 fits = used + whole <= most

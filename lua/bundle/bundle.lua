@@ -32,7 +32,7 @@ local function find(bundle, label)
 end
 
 -- save writes a bundle. If it is renewed, its TTL or its length may change, and the buckets that have been
--- full for longer than ten times the margin are left out.
+-- full for 2^22 microseconds and ten times the margin are left out.
 local function save(KEYS, key, bundle, now, margin, renewed)
   if not renewed and redis.pcall('SETRANGE', KEYS[key], '0', bundle) == #bundle then
     return

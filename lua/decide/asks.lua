@@ -3,7 +3,7 @@
 --
 -- KEYS   behind the others: the keys of the Blocks
 -- ARGV   behind the others, if any are asked: their number, 'asks'
--- Reply  -1 if a Block has a state, which lua/decide/decide.lua must read. The script then does nothing.
+-- Reply  -1 alone if a Block has a state, which lua/decide/decide.lua must read. The script then does nothing.
 --
 -- It cuts them off, so that what follows gets the others.
 if ARGV[#ARGV] == 'asks' then

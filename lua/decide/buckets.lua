@@ -3,9 +3,9 @@
 --
 -- KEYS   the bundles of each request
 -- ARGV   0 if a key stands twice, otherwise nothing; then runs of requests that differ only in their
---        keys, each as one text: the number of requests and how often each is charged at most, of 2 bytes;
---        for each charge the label; a byte, which is the reach, plus 64 where the next bundle of the
---        request begins; capacity and cost, of 7 bytes. The lowest byte is first.
+--        keys, each as one text: the number of requests and how often each is charged at most, both at least
+--        1, of 2 bytes; for each charge the label; a byte, which is the reach, plus 64 where the next
+--        bundle of the request begins; capacity and cost, of 7 bytes. The lowest byte is first.
 -- Reply  for each request that is charged once, for each charge: -2 - 2 * its level if it fits,
 --        otherwise -3 - 2 * its level; one such number alone is no list, because a list costs as much as
 --        a command. For each other request: how often it fits, and for each charge its algorithm's

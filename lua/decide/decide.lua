@@ -21,8 +21,8 @@
 -- reserve  As decide, but charges may take effect later, by at most the bound in microseconds.
 -- atmost   Charges every cost n times, for the largest n <= bound that fits. Verdict: n.
 -- give     Refunds the cost of each charge as far as it still counts. Verdict: the number of
---          charges that got a refund. The receipt -2 refunds whatever is used of a fixed window, a
---          calendar or a token bucket, up to the cost.
+--          charges that got a refund. The receipt -2 refunds whatever is used of a quota (a fixed
+--          window, a calendar or a grant) or a token bucket, up to the cost.
 -- expire   As give, for holds that ended at the bound, in microseconds. A hold that ended before its
 --          window did leaves no debt to the next one.
 -- force    Charges each cost, whether it fits or not, up to its algorithm's debt. Verdict: 0.

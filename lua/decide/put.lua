@@ -1,6 +1,10 @@
--- Writes KEYS[key]: its text value, or value from the start on and tail from place on. ttl is its time to
--- live in microseconds, 0 if nothing is left; 'keep' or nil leaves that as it is, and nil says that value
--- is as long as the text before. SETRANGE costs less than SET.
+-- Writes KEYS[key]: its text value, or value from the start on and tail from place on. SETRANGE costs less
+-- than SET.
+--
+-- ttl  a number  its time to live in microseconds
+--      0         nothing is left
+--      'keep'    its time to live stays
+--      nil       its time to live and its length stay
 if tail then
   redis.call('SETRANGE', KEYS[key], '0', value)
   redis.call('SETRANGE', KEYS[key], place, tail)

@@ -8,7 +8,7 @@
 --        denominator, capacity and its fraction, of 8 bytes each, the lowest first; queue, in digits.
 --        They are charged once at most.
 -- Reply  for each request: verdict, the algorithm's reply. The verdict is 0 if the cost fits and 1 if
---        not; or, for more than once, how often it fits. If the period of the first limit does not hold
+--        not; or, for more than once, how often it fits. If the period of a limit does not hold
 --        now: -1, now. The script then does nothing.
 --
 -- A line of two dashes, a colon and a word stands for the part of that name of the algorithm, as in

@@ -1,4 +1,5 @@
--- What has expired goes before the operation begins.
+-- What has expired goes before the operation begins, at most 32 of each set, so that the script stays short.
+-- A caller that is refused beside others asks again.
 for key = 1, 4, 3 do
   for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[key], '-inf', scope.at, 'LIMIT', '0', '32')) do
     if drop(id) == 0 and call('ZREM', KEYS[key], id) == 1 and key == 4 then

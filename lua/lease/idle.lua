@@ -54,7 +54,8 @@ local function mean_hold(mean, held)
     math.max(1, mean == 0 and held or mean + math.floor((held - mean) / 8)))
 end
 
--- The record of an id alone holds a space. The other fields, which an id may name, do not.
+-- The record of an id alone holds a space. The other fields that stand while nobody waits, and which an id
+-- may name, do not.
 if idle and operation == 'release' and #ARGV == 2 and not named and string.find(values[2] or '', ' ', 1, true) then
   if holders == 1 then
     call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
