@@ -28,11 +28,11 @@ var advices = []struct{ reply, words string }{
 // adviceOn says what to do about an error. It is empty if there is nothing to say.
 func adviceOn(err error) string {
 	if grant := inspect.Advice(err); grant != "" {
-		return grant + "; headgate ping lists all rights that are missing"
+		return grant
 	}
 	text := err.Error()
 	if inspect.IsRefusal(text) {
-		return "headgate ping lists the rights that are missing"
+		return "ACL LOG on the server names what it refused; docs/redis.md has the rights of each feature"
 	}
 	var reply redis.Error
 	if errors.As(err, &reply) {

@@ -496,7 +496,7 @@ func TestRightsSuffice(t *testing.T) {
 	} {
 		words := "reset on >secret ~hg:* &hg:*"
 		for _, line := range c.lines {
-			words += " " + allow(features[line-1].commands)
+			words += " " + rights(t, line)
 		}
 		acl(t, srv.Client(t), "app", words)
 		start := time.Now()

@@ -23,37 +23,29 @@ type pinged struct {
 func newPing(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ping",
-		Short: "Say what Redis is, and what is wrong with it and with this user's rights",
+		Short: "Say what Redis is, and what is wrong with it",
 		Long: `Ping says what the servers of Redis are, whether a Gate can decide on them, and
-which rights of the ACL this user lacks for which part of Headgate. It writes
-keys below PREFIX:{ping} that live for ten seconds at most.
+which of their settings make them forget limits. It writes keys below
+PREFIX:{ping} that live for ten seconds at most.
 
-The exit code is 1 if something keeps limits from working. A right that only
-some part of Headgate needs is a warning.`,
+The exit code is 1 if something keeps limits from working, such as a right of
+the ACL that every decision needs.`,
 		Args: cobra.NoArgs,
 		RunE: a.online(a.ping),
 	}
 }
 
 func (a *app) ping(ctx context.Context, _ []string) error {
-	p := pinged{Servers: []*server{}, Findings: []finding{}}
+	p := pinged{Findings: []finding{}}
 	err := a.within(ctx, func(ctx context.Context) (err error) {
-		if p.Servers, err = servers(ctx, &a.connection); err != nil {
-			return err
-		}
-		for _, s := range p.Servers {
-			if err := s.look(ctx); err != nil {
-				return fmt.Errorf("%s: %w", s.Address, err)
-			}
-		}
-		return nil
+		p.Servers, err = servers(ctx, a.client)
+		return err
 	})
 	if err != nil {
 		return err
 	}
 	for _, s := range p.Servers {
 		p.Findings = append(p.Findings, s.findings...)
-		p.Findings = append(p.Findings, s.refusals(a.prefix)...)
 	}
 	p.OK = !slices.ContainsFunc(p.Findings, finding.isError)
 	if err := a.gate.Ping(ctx); err != nil && p.OK {
@@ -70,11 +62,11 @@ func (a *app) ping(ctx context.Context, _ []string) error {
 
 func (a *app) showPing(p *pinged) {
 	t := newTable(
-		a.out, "SERVER", "PRODUCT", "VERSION", "ROLE", "MODE", "MAXMEMORY-POLICY", "USER", "ROUND TRIP",
+		a.out, "SERVER", "PRODUCT", "VERSION", "ROLE", "MODE", "MAXMEMORY-POLICY", "ROUND TRIP",
 	)
 	for _, s := range p.Servers {
 		t.add(s.Address, cmp.Or(s.Product, "-"), cmp.Or(s.Version, "-"), cmp.Or(s.Role, "-"), cmp.Or(s.Mode, "-"),
-			cmp.Or(s.Memory, "-"), cmp.Or(s.User, "-"), time.Duration(s.RTT).Round(time.Microsecond))
+			cmp.Or(s.Memory, "-"), time.Duration(s.RTT).Round(time.Microsecond))
 	}
 	t.end()
 	if len(p.Findings) > 0 {

@@ -4,29 +4,26 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/inspect"
 )
 
 // server is what ping learns about one server.
 type server struct {
-	Address string   `json:"address"`
-	Product string   `json:"product"`
-	Version string   `json:"version"`
-	Role    string   `json:"role"`
-	Mode    string   `json:"mode"`
-	Memory  string   `json:"maxmemory_policy"`
-	RTT     seconds  `json:"round_trip_seconds"`
-	User    string   `json:"user"`
-	Missing []string `json:"missing_rights"`
+	Address string  `json:"address"`
+	Product string  `json:"product"`
+	Version string  `json:"version"`
+	Role    string  `json:"role"`
+	Mode    string  `json:"mode"`
+	Memory  string  `json:"maxmemory_policy"`
+	RTT     seconds `json:"round_trip_seconds"`
 
-	client   *redis.Client
-	key      string // one that the server has
-	rights   rights
 	findings []finding
 }
 
@@ -46,67 +43,50 @@ var products = []struct{ field, name string }{
 	{"kvrocks_version", "Kvrocks"}, {"keydb_version", "KeyDB"},
 }
 
-// servers returns the servers that hold keys, each with the name of a key that it has.
-func servers(ctx context.Context, c *connection) (all []*server, err error) {
-	switch client := c.client.(type) {
-	case *redis.ClusterClient:
-		return masters(ctx, client, c.names())
-	case *redis.Client:
-		address := client.Options().Addr
-		if address == "FailoverClient" { // go-redis does not tell which
-			address = "primary of the sentinels"
-		}
-		return []*server{{Address: address, client: client, key: c.names() + "{ping}:rights"}}, nil
+// servers returns the servers that hold keys, by their addresses.
+func servers(ctx context.Context, client redis.UniversalClient) (all []*server, err error) {
+	if c, ok := client.(*redis.ClusterClient); ok {
+		var mu sync.Mutex
+		err = c.ForEachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
+			s := &server{Address: one.Options().Addr}
+			err := s.look(ctx, one)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, s)
+			return err
+		})
+		slices.SortFunc(all, func(a, b *server) int { return strings.Compare(a.Address, b.Address) })
+		return all, err
 	}
-	return nil, fmt.Errorf("no servers of a %T", c.client)
-}
-
-// masters returns the servers of a cluster that have slots.
-func masters(
-	ctx context.Context, c *redis.ClusterClient, prefix string,
-) (all []*server, err error) {
-	known := make(map[string]bool)
-	const enough = 10_000 // hash slots are 16,384, and a server has many
-	for i := range enough {
-		key := fmt.Sprintf("%s{ping-%d}:rights", prefix, i)
-		one, err := c.MasterForKey(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		if address := one.Options().Addr; !known[address] {
-			known[address] = true
-			all = append(all, &server{Address: address, client: one, key: key})
-		}
+	one, ok := client.(*redis.Client)
+	if !ok {
+		return nil, fmt.Errorf("no servers of a %T", client)
 	}
-	slices.SortFunc(all, func(a, b *server) int { return strings.Compare(a.Address, b.Address) })
-	return all, nil
+	s := &server{Address: one.Options().Addr}
+	if s.Address == "FailoverClient" { // go-redis does not tell which
+		s.Address = "primary of the sentinels"
+	}
+	return []*server{s}, s.look(ctx, one)
 }
 
 // look fills in what a server is and what is wrong with it. Its error is that of a server that does
 // not answer.
-func (s *server) look(ctx context.Context) error {
-	s.rights = rights{client: s.client, key: s.key}
-	if err := s.rights.find(ctx); err != nil {
-		return err
+func (s *server) look(ctx context.Context, client *redis.Client) error {
+	if err := client.Ping(ctx).Err(); err != nil && !inspect.IsRefusal(err.Error()) {
+		return fmt.Errorf("%s: %w", s.Address, err)
 	}
-	s.Missing = append([]string{}, slices.Sorted(maps.Keys(s.rights.wrong))...)
 	start := time.Now()
-	_ = s.client.Ping(ctx).Err() // a refusal takes as long
+	_ = client.Ping(ctx).Err() // a refusal takes as long
 	s.RTT = seconds(time.Since(start))
-	if s.User, _ = s.client.Do(ctx, "ACL", "WHOAMI").Text(); s.User == "" {
-		s.User = s.client.Options().Username
-	}
-	info, err := s.client.Info(ctx).Result()
+	info, err := client.Info(ctx).Result()
 	if err != nil {
 		s.find("note", "INFO is forbidden, so the product, its version and its settings are not known",
-			"ACL SETUSER "+s.user()+" +info")
+			cmp.Or(inspect.Advice(err), "grant the user +info"))
 		return nil
 	}
 	s.read(info)
 	return nil
 }
-
-func (s *server) user() string { return cmp.Or(s.User, "app") }
 
 func (s *server) find(level, problem, advice string) {
 	s.findings = append(s.findings, finding{level, s.Address, problem, advice})
@@ -154,26 +134,4 @@ func (s *server) read(info string) {
 			"see \"Server\" in docs/redis.md if limits must survive that",
 		)
 	}
-}
-
-// refusals are findings about the rights of the user.
-func (s *server) refusals(prefix string) (all []finding) {
-	for _, f := range features {
-		missing := s.rights.missing(f)
-		if len(missing) == 0 {
-			continue
-		}
-		level := "warning"
-		if f.name == features[0].name {
-			level = "error"
-		}
-		all = append(all, finding{
-			level, s.Address,
-			fmt.Sprintf("user %s lacks rights for %s: %s", s.user(), f.name, strings.Join(missing, ", ")),
-			fmt.Sprintf(
-				"ACL SETUSER %s %s", s.user(), s.rights.grant(missing, prefix),
-			),
-		})
-	}
-	return all
 }
