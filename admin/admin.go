@@ -192,9 +192,6 @@ func (a *Admin) find(ctx context.Context, text string) (core.Key, error) {
 
 // tell tells the observers of a change.
 func (a *Admin) tell(ctx context.Context, e Event) {
-	if a.cfg.Live != nil {
-		a.cfg.Live.note(e)
-	}
 	if a.cfg.Observe != nil {
 		a.cfg.Observe(ctx, &e)
 	}

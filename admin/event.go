@@ -40,7 +40,6 @@ type operation struct {
 	note     string // beside the question
 	result   string // what was done, for the operator
 	nothing  string // why nothing has changed, if nothing was there to change
-	record   string // what was done, in the list of changes
 	reverse  Op     // undoes it, or 0
 	undo     string // of the button that undoes another one by it
 }
@@ -49,56 +48,56 @@ var ops = [...]operation{
 	{name: "none"},
 	OpReset: {
 		name: "reset", verb: "Reset", question: "Forget what {at} has spent under {policy}?",
-		result: "{at} has spent nothing under {policy}.", record: "forgot what was spent of {policy}",
+		result:  "{at} has spent nothing under {policy}.",
 		reverse: OpTake,
 	},
 	OpGive: {
 		name: "give", verb: "Give {n} back", question: "Give {at} {n} {unit} of {policy} back?",
-		note: "At most what is used comes back.", record: "gave {n} of {policy} back",
+		note:    "At most what is used comes back.",
 		reverse: OpTake, undo: "give it back",
 	},
 	OpTake: {
 		name: "take", verb: "Charge {n}", question: "Charge {at} {n} {unit} of {policy}?",
-		record: "charged {n} of {policy}", reverse: OpGive, undo: "charge it again",
+		reverse: OpGive, undo: "charge it again",
 	},
 	OpRaise: {
 		name: "raise", verb: "Raise by {n}",
 		question: "Raise the limit of {at} under {policy} by {n} {unit} until {until}?",
 		result:   "The limit of {at} under {policy} is raised by {n} until {until}.",
-		nothing:  "this was done before", record: "raised the limit by {n} under {policy}",
-		reverse: OpEndRaise, undo: "raise it again",
+		nothing:  "this was done before",
+		reverse:  OpEndRaise, undo: "raise it again",
 	},
 	OpEndRaise: {
 		name: "end raise", result: "The raise of {at} under {policy} by {n} has ended.",
-		nothing: "this was done before", record: "ended a raise by {n} under {policy}",
+		nothing: "this was done before",
 		reverse: OpRaise, undo: "end the raise",
 	},
 	OpBlock: {
 		name: "block", verb: "Block", question: "Block {at} under {policy} until {until}?",
 		note: "It forgets the strikes of the key.", result: "{at} is blocked under {policy} until {until}.",
-		record: "set a block under {policy}", reverse: OpUnblock, undo: "block it again",
+		reverse: OpUnblock, undo: "block it again",
 	},
 	OpUnblock: {
 		name: "unblock", verb: "Unblock", question: "Unblock {at} under {policy}?",
 		note: "It forgives: the next block is as short as the first. Other processes remember a " +
 			"block for up to a second.",
 		result: "{at} is not blocked under {policy}.", nothing: "the key was not blocked any more",
-		record: "lifted a block under {policy}", reverse: OpBlock, undo: "unblock",
+		reverse: OpBlock, undo: "unblock",
 	},
 	OpEvict: {
 		name: "evict", verb: "Evict", question: "Take the slot of {at} at {slots} away?",
 		result:  "The slot of {at} at {slots} was taken away.",
-		nothing: "the holder has left: nobody had that slot any more", record: "evicted a holder of {slots}",
+		nothing: "the holder has left: nobody had that slot any more",
 	},
 	OpOverride: {
 		name: "override", verb: "Set the override", question: "Set this override of {tenant}?",
-		result: "The override of {tenant} is set. Every process obeys it within a second.",
-		record: "set the override of {tenant}", reverse: OpEndOverride, undo: "set the override before",
+		result:  "The override of {tenant} is set. Every process obeys it within a second.",
+		reverse: OpEndOverride, undo: "set the override before",
 	},
 	OpEndOverride: {
 		name: "end override", verb: "Remove the override", question: "Remove the override of {tenant}?",
 		result: "{tenant} has no override.", nothing: "the tenant had no override any more",
-		record: "removed the override of {tenant}", reverse: OpOverride, undo: "remove the override",
+		reverse: OpOverride, undo: "remove the override",
 	},
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,8 +14,8 @@ import (
 
 // Live is what one process sees happen, for the figures of the page that change by the second. Its
 // Observe is for [core.Config.Observe]. The zero value is ready. It is safe for concurrent use and
-// must not be copied. It keeps a minute of at most 256 policies and semaphores, the 256 keys that
-// were denied most in the last two minutes, and the last 64 changes.
+// must not be copied. It keeps a minute of at most 256 policies and semaphores, and the 256 keys that
+// were denied most in the last two minutes.
 type Live struct {
 	rates   rates
 	refused refused
@@ -29,19 +28,7 @@ type Live struct {
 
 	mu       sync.Mutex
 	failures map[string]failure // of servers by address
-	changes  []change           // the oldest first
 }
-
-// change is what an operator has done by the page of this process.
-type change struct {
-	At time.Time
-	Event
-}
-
-// What says in words what was done.
-func (c change) What() string { return c.words(ops[c.Op].record, "") }
-
-const maxChanges = 64
 
 // Observe notes an event. It takes well below a microsecond and allocates nothing for events that
 // it has seen the like of. Compose it with other observers:
@@ -132,21 +119,11 @@ func (l *Live) server(e *core.ServerEvent, now time.Time) {
 	}
 }
 
-// note keeps a change by an operator.
-func (l *Live) note(e Event) {
+// failing returns the failures of servers.
+func (l *Live) failing() map[string]failure {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.changes) == maxChanges {
-		l.changes = slices.Delete(l.changes, 0, 1)
-	}
-	l.changes = append(l.changes, change{time.Now(), e})
-}
-
-// last returns the changes by operators, the oldest first, and the failures of servers.
-func (l *Live) last() ([]change, map[string]failure) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.changes), maps.Clone(l.failures)
+	return maps.Clone(l.failures)
 }
 
 // failure is that of a server whose circuit is open.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"hash/fnv"
 	"net/http"
 	"os"
 	"slices"
@@ -27,7 +25,7 @@ type figures struct {
 	Started time.Time
 	At      time.Time
 	Rates   []rate
-	Refused []refusedRow
+	Refused []count
 	Crowd   bool // keys were refused that do not stand out
 	More    int  // keys that were refused and are not shown
 	Since   time.Time
@@ -41,19 +39,8 @@ type figures struct {
 
 	WithoutRedis, Overloads, Lost, Failed int64 // in the last minute
 
-	FailedBy string // the last error
-
-	Changes []change // the latest first
-	Blocks  []string // the names of the policies that block
-}
-
-// refusedRow is a key that is refused.
-type refusedRow struct {
-	ID           string // of the link: it stays as others overtake it
-	Key          core.Key
-	Policy       string
-	Times, Over  int64
-	PercentOfTop int64
+	FailedBy string   // the last error
+	Blocks   []string // the names of the policies that block
 }
 
 // serverRow is a server of Redis.
@@ -98,21 +85,14 @@ func (a *Admin) now(ctx context.Context) figures {
 			f.More++
 			continue
 		}
-		id := fnv.New64a()
-		_, _ = id.Write([]byte(c.policy + " " + c.key.String())) // it never fails
-		f.Refused = append(f.Refused, refusedRow{
-			fmt.Sprintf("refused-%x", id.Sum64()), c.key, c.policy, c.Times, c.Over, percent(c.Times, most[0].Times),
-		})
+		f.Refused = append(f.Refused, c)
 	}
-	changes, failures := live.last()
-	f.Servers = a.servers(failures)
+	f.Servers = a.servers(live.failing())
 	f.WithoutRedis, f.Overloads = live.withoutRedis.minute(now), live.overloads.minute(now)
 	f.Lost, f.Failed = live.lost.minute(now), live.failed.minute(now)
 	if err := live.failure.Load(); err != nil {
 		f.FailedBy = inspect.Cause(*err)
 	}
-	slices.Reverse(changes)
-	f.Changes = changes
 	return f
 }
 

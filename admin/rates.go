@@ -50,13 +50,11 @@ func (r *rates) of(id any, name string, shadow bool) *minute {
 
 // rate is a minute of one name.
 type rate struct {
-	Name             string
-	Shadow           bool
-	Denied           [history]int64 // in each second
-	Denials, Admits  int64          // in the minute
-	DeniedNow        int64          // in the last whole second
-	PeakOfASecond    int64
-	PercentOfTheName int64 // of the decisions of the minute, those that deny
+	Name            string
+	Shadow          bool
+	Denied          [history]int64 // in each second
+	Denials, Admits int64          // in the minute
+	DeniedNow       int64          // in the last whole second
 }
 
 // refusals returns the denials in the minute, or -1 for one in Shadow, which refuses nobody.
@@ -91,8 +89,7 @@ func (r *rates) read(now time.Time) []rate {
 		if one.Denials+one.Admits == 0 {
 			continue
 		}
-		one.DeniedNow, one.PeakOfASecond = one.Denied[history-1], slices.Max(one.Denied[:])
-		one.PercentOfTheName = 100 * one.Denials / (one.Denials + one.Admits)
+		one.DeniedNow = one.Denied[history-1]
 		all = append(all, *one)
 	}
 	slices.SortFunc(all, func(a, b rate) int {

@@ -20,8 +20,8 @@ type refused struct {
 
 // refusal is a key under the policy that denied it.
 type refusal struct {
-	policy string
-	key    core.Key
+	Policy string
+	Key    core.Key
 }
 
 // add counts a denial.
@@ -76,8 +76,8 @@ func (r *refused) most(n int, now time.Time) (all []count, since time.Time) {
 		all = append(all, c)
 	}
 	slices.SortFunc(all, func(a, b count) int {
-		return cmp.Or(cmp.Compare(b.Times, a.Times), cmp.Compare(a.policy, b.policy),
-			cmp.Compare(a.key.String(), b.key.String()))
+		return cmp.Or(cmp.Compare(b.Times, a.Times), cmp.Compare(a.Policy, b.Policy),
+			cmp.Compare(a.Key.String(), b.Key.String()))
 	})
 	return all[:min(n, len(all))], cmp.Or(r.earlierSince, r.since)
 }
