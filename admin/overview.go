@@ -31,7 +31,7 @@ type figures struct {
 	Since   time.Time
 	Servers []serverRow
 	Memory  bool
-	Pulse   inspect.Pulse
+	Pulse   time.Duration // of a decision
 	// Unknown is why Redis did not answer the page, in a few words and in full.
 	Unknown, Fault string
 	Advice         string

@@ -19,7 +19,6 @@ type adjusting struct {
 	give, charge, raise int64
 	until, id           string
 	ends                time.Time // of a raise
-	force               bool
 }
 
 func newAdjust(a *app) *cobra.Command {
@@ -35,7 +34,7 @@ of their own, such as those of a plan, --policies names the file of the plans.
 a quota (a calendar, a fixed window, or a bucket with rate 0) whose policy is
 Raisable in the application. An adjustment of a quota is applied once for each
 --id, so it may be sent again. The exit code is 1 if nothing has changed, as
-where programs would not heed it: --force does it nevertheless.`,
+where programs would not heed it.`,
 		Example: `  headgate adjust acme tokens --give 1000
   headgate adjust acme tokens --raise 50000 --until 72h --id ticket-4711`,
 		Args:    cobra.ExactArgs(2),
@@ -52,7 +51,6 @@ where programs would not heed it: --force does it nevertheless.`,
 		&j.until, "until", "", "when the raise ends: a time such as 2026-12-31T23:59:59Z, or a duration",
 	)
 	f.StringVar(&j.id, "id", "", "id of the adjustment (random)")
-	f.BoolVar(&j.force, "force", false, "do it even if no program that states its policies heeds it")
 	cmd.MarkFlagsOneRequired("give", "charge", "raise")
 	cmd.MarkFlagsMutuallyExclusive("give", "charge", "raise")
 	return cmd
@@ -114,18 +112,16 @@ func (j *adjusting) run(ctx context.Context, key core.Key, args []string) error 
 // policy returns the policy of a name as programs state it, with the limit of the key. It refuses
 // what they would not heed.
 func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
-	s, limit := inspect.Find(k.stated, name), k.plan.Algorithm(name)
-	switch {
-	case s == nil && (limit == nil || !j.force):
-		words := inspect.StatedNames(k.stated)
-		if limit != nil {
-			words += "; --force adjusts what the file names"
+	s, err := inspect.Find(k.stated, name)
+	if err != nil {
+		return nil, refusef("%w", err)
+	}
+	limit := k.plan.Algorithm(name)
+	if limit == nil {
+		if s.Policy == nil || s.Varies {
+			u := inspect.UnknownLimit{Policy: name, Err: s.Err}
+			return nil, refusef("%w: --policies names a file of plans that has it", &u)
 		}
-		return nil, refusef("no program states a policy %q: %s", name, words)
-	case limit == nil && (s.Policy == nil || s.Varies):
-		u := inspect.UnknownLimit{Policy: name, Err: s.Err}
-		return nil, refusef("%w: --policies names a file of plans that has it", &u)
-	case limit == nil:
 		limit = s.Policy.Algorithm()
 	}
 	if j.raise > 0 && !inspect.IsQuota(limit) {
@@ -134,12 +130,10 @@ func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
 			inspect.Describe(limit),
 		)
 	}
-	if j.raise > 0 && s != nil && !j.force {
-		if err := inspect.HeedRaises(k.stated, name); err != nil {
-			return nil, refusef("%w: --force raises it nevertheless", err)
-		}
+	if j.raise > 0 && !s.Raisable {
+		return nil, refusef("%w", inspect.HeedRaises(k.stated, name))
 	}
-	if s != nil && s.Policy != nil && (s.Raisable || j.raise == 0) {
+	if s.Policy != nil {
 		return s.Policy, nil
 	}
 	return policyOf(name, limit)

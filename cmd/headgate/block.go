@@ -14,8 +14,8 @@ import (
 // blocking is the flags of block.
 type blocking struct {
 	*app
-	length            time.Duration
-	lift, list, force bool
+	length     time.Duration
+	lift, list bool
 }
 
 func newBlock(a *app) *cobra.Command {
@@ -28,8 +28,8 @@ whose algorithm is a core.Block: see docs/blocks.md. --lift ends the block and
 forgets the strikes of the key. --list lists the keys that are blocked.
 
 Programs state their policies in Redis: a block under a policy that none of them
-states, or that is no core.Block, is refused with exit code 1, unless --force is
-there. The exit code is 5 if --lift finds no block.`,
+states, or that is no core.Block, is refused with exit code 1. The exit code is 5
+if --lift finds no block.`,
 		Example: `  headgate block 203.0.113.7 logins --for 24h
   headgate block 203.0.113.7 logins --lift
   headgate block --list logins`,
@@ -41,7 +41,6 @@ there. The exit code is 5 if --lift finds no block.`,
 	f.DurationVar(&b.length, "for", 0, "how long the key is blocked")
 	f.BoolVar(&b.lift, "lift", false, "end the block")
 	f.BoolVar(&b.list, "list", false, "list the blocked keys of a policy")
-	f.BoolVar(&b.force, "force", false, "block even if no program that states its policies heeds it")
 	cmd.MarkFlagsOneRequired("for", "lift", "list")
 	cmd.MarkFlagsMutuallyExclusive("for", "lift", "list")
 	return cmd
@@ -93,12 +92,11 @@ func (b *blocking) policy(ctx context.Context, name string) (*core.Policy, error
 	if err != nil {
 		return nil, err
 	}
-	err = inspect.HeedBlocks(all, name)
-	if err == nil {
-		return inspect.Find(all, name).Policy, nil
-	}
-	if b.length != 0 && !b.force {
-		return nil, refusef("%w: --force blocks nevertheless", err)
+	if err := inspect.HeedBlocks(all, name); err == nil {
+		s, err := inspect.Find(all, name)
+		return s.Policy, err
+	} else if b.length != 0 {
+		return nil, refusef("%w", err)
 	}
 	return p, nil
 }

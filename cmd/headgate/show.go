@@ -45,9 +45,11 @@ The exit code is 5 if nothing is there.`,
 }
 
 func (s *showing) run(ctx context.Context, key core.Key, _ []string) error {
-	found, err := s.lookup(ctx, key, key.String(), s.below, func(stands *stored.Subject) ([]string, []core.Key) {
-		return stands.Semaphores, countedKeys(stands)
-	})
+	stands, err := s.reader.Subject(ctx, key.String(), s.below)
+	if err != nil {
+		return err
+	}
+	found, err := s.lookup(ctx, key, stands, stands.Semaphores, countedKeys(stands))
 	if err != nil {
 		return err
 	}

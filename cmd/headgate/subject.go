@@ -187,22 +187,16 @@ type looked struct {
 }
 
 // lookup looks up how a key stands under the limits that are known, under the blocks that stand in Redis,
-// and at semaphores. What stands in Redis is read at a path, and below it if that is asked for. Of that,
-// choose takes the names of the semaphores, and the keys that count; nil are the key and those around it.
+// and at semaphores. Keys are those that count; nil are the key and those around it.
 func (p *planned) lookup(
-	ctx context.Context, key core.Key, path string, below bool,
-	choose func(*stored.Subject) (semaphores []string, keys []core.Key),
+	ctx context.Context, key core.Key, stands *stored.Subject, semaphores []string, keys []core.Key,
 ) (v *looked, err error) {
-	v = new(looked)
+	v = &looked{stands: stands}
 	if v.known, err = p.limits(ctx, key); err != nil {
-		return nil, err
-	}
-	if v.stands, err = p.reader.Subject(ctx, path, below); err != nil {
 		return nil, err
 	}
 	cfg := inspect.Config{Gate: p.gate, Partial: true}
 	cfg.Plan = func(context.Context, core.Key) (core.Plan, error) { return v.plan, nil }
-	semaphores, keys := choose(v.stands)
 	if keys != nil {
 		cfg.Keys = func(*core.Policy, core.Key) []core.Key { return keys }
 	}

@@ -49,13 +49,15 @@ limit is not known.`,
 }
 
 func (w *explaining) run(ctx context.Context, key core.Key, _ []string) error {
-	around := stored.Outermost(key.String())
-	found, err := w.lookup(ctx, key, around, true, func(stands *stored.Subject) ([]string, []core.Key) {
-		if len(w.semaphores) > 0 {
-			return w.semaphores, nil
-		}
-		return slices.DeleteFunc(stands.Semaphores, isOnce), nil
-	})
+	stands, err := w.reader.Subject(ctx, stored.Outermost(key.String()), true)
+	if err != nil {
+		return err
+	}
+	semaphores := w.semaphores
+	if len(semaphores) == 0 {
+		semaphores = slices.DeleteFunc(stands.Semaphores, isOnce)
+	}
+	found, err := w.lookup(ctx, key, stands, semaphores, nil)
 	if err != nil {
 		return err
 	}

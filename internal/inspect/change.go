@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,11 +14,8 @@ import (
 func (i *Inspector) charge(ctx context.Context, p *core.Policy, key core.Key) (core.Charge, error) {
 	s := Subject{Key: key}
 	plan, _ := i.plan(ctx, &s)
-	if len(s.Faults) > 0 { // under another limit, another state would change
-		return core.Charge{}, s.Faults[0]
-	}
 	l := i.limitOf(p, key, plan)
-	return l.Charge(), nil
+	return l.Charge(), errors.Join(s.Faults...) // under another limit, another state would change
 }
 
 // Reset forgets what a key has spent under a policy, and lifts a block. The errors are those of

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -129,7 +130,7 @@ func (i *Inspector) Slots(
 			})
 		}
 	}
-	s.dropUnknown()
+	s.Caps = slices.DeleteFunc(s.Caps, func(c Cap) bool { return c.Limit == 0 }) // nobody names it
 	return s, nil
 }
 
@@ -152,15 +153,4 @@ func (s *Slots) count(r *lease.Record, waits bool) {
 			}
 		}
 	}
-}
-
-// dropUnknown drops the caps that nobody names: their limits are not known.
-func (s *Slots) dropUnknown() {
-	known := s.Caps[:0]
-	for _, c := range s.Caps {
-		if c.Limit > 0 {
-			known = append(known, c)
-		}
-	}
-	s.Caps = known
 }

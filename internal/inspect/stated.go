@@ -25,7 +25,6 @@ type Stated struct {
 	// Varies says that charges under the policy may have limits of their own, such as those of a
 	// core.Plan, or that programs state different limits. What holds for a key is then not known from here.
 	Varies bool
-	At     time.Time // when it was last stated, by the clock of Redis
 	Err    error
 }
 
@@ -57,21 +56,21 @@ func ReadStated(ctx context.Context, client redis.Cmdable, prefix string) ([]Sta
 		if strings.HasSuffix(p.Name, ".once") { // of a once.Once, which is no limit
 			continue
 		}
-		s := Stated{Name: p.Name, Raisable: p.Raisable, Varies: p.Varies, At: p.At}
+		s := Stated{Name: p.Name, Raisable: p.Raisable, Varies: p.Varies}
 		s.Policy, s.Err = policyOf(&p)
 		all = append(all, s)
 	}
 	return all, nil
 }
 
-// Find returns the policy of a name that programs state, or nil.
-func Find(all []Stated, name string) *Stated {
+// Find returns the policy of a name that programs state. The error says that none of them does.
+func Find(all []Stated, name string) (*Stated, error) {
 	for i := range all {
 		if all[i].Name == name {
-			return &all[i]
+			return &all[i], nil
 		}
 	}
-	return nil
+	return nil, fmt.Errorf("no program states a policy %q: %s", name, StatedNames(all))
 }
 
 // StatedNames says which policies programs state.
@@ -89,9 +88,9 @@ func StatedNames(all []Stated) string {
 // HeedBlocks returns why programs that state these policies would not heed a block under one of
 // them, or nil.
 func HeedBlocks(all []Stated, name string) error {
-	s := Find(all, name)
-	if s == nil {
-		return unstated(all, name)
+	s, err := Find(all, name)
+	if err != nil {
+		return err
 	}
 	if s.Policy == nil {
 		return &UnknownLimit{Policy: name, Err: s.Err}
@@ -109,18 +108,11 @@ func HeedBlocks(all []Stated, name string) error {
 // HeedRaises returns why programs that state these policies would not heed a raise under one of
 // them, or nil.
 func HeedRaises(all []Stated, name string) error {
-	s := Find(all, name)
-	switch {
-	case s == nil:
-		return unstated(all, name)
-	case !s.Raisable:
-		return fmt.Errorf("%s is not Raisable in the program, so no raise counts", name)
+	s, err := Find(all, name)
+	if err == nil && !s.Raisable {
+		err = fmt.Errorf("%s is not Raisable in the program, so no raise counts", name)
 	}
-	return nil
-}
-
-func unstated(all []Stated, name string) error {
-	return fmt.Errorf("no program states a policy %q: %s", name, StatedNames(all))
+	return err
 }
 
 // policyOf returns the policy that is stated.
