@@ -61,7 +61,7 @@ type extra struct {
 	reservation *core.Reservation     // or nil
 	sooner      map[int]time.Duration // by charge, the shortest wait of the policies that its policy follows
 	attempt     *attempt              // at the request's id, or nil
-	earlier     *earlier              // request with the id, or nil
+	earlier     earlier               // request with the id, if there is one
 	write       *writeTimeout         // or nil
 	planned     bool                  // Config.Plan was asked
 	ownCaps     bool                  // a cap has the limit of the plan
@@ -108,7 +108,7 @@ func (a *Admission) Status() int { return int(a.status) }
 
 // Replayed reports whether Refuse repeats the answer to an earlier request with the id. An adapter that
 // answers refusals in its own way leaves these to Admitter.Refuse. A nil Admission repeats nothing.
-func (a *Admission) Replayed() bool { return a != nil && a.before().answer != nil }
+func (a *Admission) Replayed() bool { return a != nil && a.earlier.answer != nil }
 
 // StatusText returns the Status in words, such as Too Many Requests, or "" if the request may go
 // on.

@@ -119,21 +119,14 @@ const (
 	lostSealed     loss = "sealed"
 )
 
-// detail says it in a sentence.
-func (l loss) detail() string {
-	switch l {
-	case lostTooLarge:
-		return "Its answer was not kept, because one of the bodies is too large."
-	case lostStream:
-		return "Its answer was not kept, because it was a stream."
-	case lostError:
-		return "Its answer was not kept, because it was a server error."
-	case lostIncomplete:
-		return "Its answer was not kept, because it was not complete."
-	case lostSealed:
-		return "Its answer can no longer be opened."
-	}
-	return "Its answer was not kept."
+// lossDetails say it in a sentence.
+var lossDetails = map[loss]string{
+	lostTooLarge:   "Its answer was not kept, because one of the bodies is too large.",
+	lostStream:     "Its answer was not kept, because it was a stream.",
+	lostError:      "Its answer was not kept, because it was a server error.",
+	lostIncomplete: "Its answer was not kept, because it was not complete.",
+	lostUnknown:    "Its answer was not kept.",
+	lostSealed:     "Its answer can no longer be opened.",
 }
 
 // answer is what a handler has answered.

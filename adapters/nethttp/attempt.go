@@ -18,21 +18,13 @@ type attempt struct {
 	broken bool // the handler could not finish the answer
 }
 
-// earlier is an earlier request with the id of one that is refused for it.
+// earlier is what is known of an earlier request with the id of one that is refused for it.
 type earlier struct {
 	busy    time.Duration // it runs, and may for that time
 	handled bool          // it was handled
 	differs bool          // it was another request
 	answer  *answer       // that is repeated, or nil
 	lost    loss          // why it is not
-}
-
-// before returns what is known of an earlier request with the id.
-func (a *Admission) before() (e earlier) {
-	if a.earlier != nil {
-		e = *a.earlier
-	}
-	return e
 }
 
 // errID is wrapped by the errors of a ReplayConfig.ID.

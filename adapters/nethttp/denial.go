@@ -22,23 +22,23 @@ type Denial struct {
 // Denials iterates over the policies that deny the request.
 func (a *Admission) Denials() iter.Seq[Denial] {
 	return func(yield func(Denial) bool) {
-		for i, r := range a.denials() {
-			if !yield(denialOf(r, a.charged[i].cost)) {
+		for _, d := range a.denials() {
+			if !yield(d) {
 				return
 			}
 		}
 	}
 }
 
-// denials iterates over the indexes and results of the policies that deny the request. Of policies that
-// follow each other, the last one tells the shortest wait of all.
-func (a *Admission) denials() iter.Seq2[int, core.Result] {
-	return func(yield func(int, core.Result) bool) {
+// denials is Denials with the index of each result. Of policies that follow each other, the last one
+// tells the shortest wait of all.
+func (a *Admission) denials() iter.Seq2[int, Denial] {
+	return func(yield func(int, Denial) bool) {
 		for i, r := range a.decision.Results() {
 			if sooner := a.sooner[i]; sooner > 0 {
 				r.RetryAfter = min(r.RetryAfter, sooner)
 			}
-			if !r.Allowed && !r.Policy.Shadow() && !yield(i, r) {
+			if !r.Allowed && !r.Policy.Shadow() && !yield(i, denialOf(r, a.charged[i].cost)) {
 				return
 			}
 		}
@@ -78,8 +78,7 @@ const (
 // kind returns why policies deny the request.
 func (a *Admission) kind() denialKind {
 	kind := exhausted
-	for i, r := range a.denials() {
-		d := denialOf(r, a.charged[i].cost)
+	for i, d := range a.denials() {
 		switch {
 		case d.DeniesAll:
 			kind = deniesAll
@@ -102,7 +101,7 @@ func (a *Admission) Violated() []string {
 		return []string{a.fullCap().Name}
 	}
 	var names []string
-	for d := range a.Denials() {
+	for _, d := range a.denials() {
 		names = append(names, d.Policy.Name())
 	}
 	return names
@@ -122,7 +121,7 @@ func (a *Admission) hidesBlock() bool {
 // helps. It returns false if nobody knows, and for a request that may go on. Retry-After tells the
 // same wait in seconds, if it is at most Config.LongestWait.
 func (a *Admission) RetryAfter() (wait time.Duration, ok bool) {
-	switch e := a.before(); {
+	switch e := &a.earlier; {
 	case e.busy > 0:
 		return e.busy, true
 	case e.handled, a.hidesBlock():
@@ -137,8 +136,8 @@ func (a *Admission) RetryAfter() (wait time.Duration, ok bool) {
 	if a.sooner == nil {
 		return a.decision.RetryAfter(), true
 	}
-	for _, r := range a.denials() {
-		wait = max(wait, r.RetryAfter)
+	for _, d := range a.denials() {
+		wait = max(wait, d.RetryAfter)
 	}
 	return wait, true
 }

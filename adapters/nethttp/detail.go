@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -12,13 +13,13 @@ import (
 // Detail returns sentences that tell the client why its request is refused, or "" if the status
 // tells enough. They are fit for a response.
 func (a *Admission) Detail() string {
-	switch e := a.before(); {
+	switch e := &a.earlier; {
 	case a.Full() != nil:
 		return a.fullDetail()
 	case e.differs:
 		return "A request with this id had another method, target or body."
 	case e.handled && e.lost != "":
-		return "A request with this id was handled before. " + e.lost.detail()
+		return "A request with this id was handled before. " + cmp.Or(lossDetails[e.lost], lossDetails[lostUnknown])
 	case e.handled:
 		return "A request with this id was handled before."
 	case e.busy > 0:
@@ -37,44 +38,57 @@ func (a *Admission) Detail() string {
 	return ""
 }
 
+// denialDetails say why policies deny a request, around their names.
+var denialDetails = [...]struct{ before, after string }{
+	lacked:  {"The plan does not include ", "."},
+	shut:    {"No request is allowed by ", "."},
+	over:    {"The cost of the request exceeds the limit of ", "."},
+	held:    {"Running requests hold what the request needs of ", "."},
+	short:   {"The request costs more than is left of ", "."},
+	drained: {"The quota of ", " is exhausted."},
+}
+
+const (
+	lacked = iota
+	shut
+	over
+	held
+	short
+	drained
+)
+
 // denialDetail tells the client which policies deny the request, and why.
 func (a *Admission) denialDetail() string {
-	var lacked, shut, over, held, short, exhausted []string
-	for i, r := range a.denials() {
-		d, name := denialOf(r, a.charged[i].cost), `"`+r.Policy.Name()+`"`
+	var names [len(denialDetails)][]string
+	for i, d := range a.denials() {
+		why := drained
 		switch {
-		case a.charged[i].by.block != nil: // the client is told another reason
-		case d.DeniesAll && a.limitUnder(r.Policy) != nil:
-			lacked = append(lacked, name)
+		case a.charged[i].by.block != nil:
+			continue // the client is told another reason
+		case d.DeniesAll && a.limitUnder(d.Policy) != nil:
+			why = lacked
 		case d.DeniesAll:
-			shut = append(shut, name)
+			why = shut
 		case d.TooLarge:
-			over = append(over, name)
+			why = over
 		case d.Running:
-			held = append(held, name)
+			why = held
 		case d.Known && d.Remaining > 0:
-			short = append(short, name)
-		default:
-			exhausted = append(exhausted, name)
+			why = short
 		}
+		names[why] = append(names[why], strconv.Quote(d.Policy.Name()))
 	}
 	var sentences []string
-	add := func(before string, names []string, after string) {
-		if len(names) == 0 {
-			return
+	for why, say := range denialDetails {
+		word := "policies "
+		switch len(names[why]) {
+		case 0:
+			continue
+		case 1:
+			word = "policy "
 		}
-		word := "policy "
-		if len(names) > 1 {
-			word = "policies "
-		}
-		sentences = append(sentences, before+word+strings.Join(names, ", ")+after)
+		sentences = append(sentences, say.before+word+strings.Join(names[why], ", ")+say.after)
 	}
-	add("The plan does not include ", lacked, ".")
-	add("No request is allowed by ", shut, ".")
-	add("The cost of the request exceeds the limit of ", over, ".")
-	add("Running requests hold what the request needs of ", held, ".")
-	add("The request costs more than is left of ", short, ".")
-	add("The quota of ", exhausted, " is exhausted.")
 	return strings.Join(sentences, " ")
 }
 

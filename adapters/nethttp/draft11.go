@@ -15,15 +15,7 @@ import (
 // refills. r is what remains and t the seconds until more does.
 type Draft11 struct {
 	// Refusal is the body of a refusal. The zero value is problem details.
-	Refusal Refusal
-}
-
-// Status returns the same status.
-func (Draft11) Status(status int) int { return status }
-
-// WriteRefusal answers with problem details or a line of text.
-func (d Draft11) WriteRefusal(w http.ResponseWriter, r *http.Request, a *Admission) {
-	d.Refusal.write(w, r, a)
+	Refusal
 }
 
 // WriteHeaders states every policy. It adds to the lists of an outer Guard.

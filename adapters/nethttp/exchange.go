@@ -38,7 +38,7 @@ func (x *Exchange) WriteHeaders(h http.Header) {
 	case x.Replayed():
 		h.Set("Idempotency-Replayed", "true")
 		return
-	case x.before().lost != "":
+	case x.earlier.lost != "":
 		h.Set("Idempotency-Not-Replayed", string(x.earlier.lost))
 	}
 	h.Set("Cache-Control", "no-store") // RFC 6585, section 4: a cache must not store a 429

@@ -16,7 +16,7 @@ func (x *Exchange) denyUnread(r *http.Request) (decided bool) {
 	}
 	charges, err := x.deriveRules(r, slices.Clone(x.blocks), (*Rule).readsBody)
 	for err == nil && x.denies(r, charges) {
-		if !x.follow(charges) {
+		if !x.guard.follows || !x.follow(charges) {
 			return true
 		}
 	}

@@ -16,15 +16,12 @@ type Legacy struct {
 	// 1970; see ResetAt.
 	Epoch bool
 	// Refusal is the body of a refusal. The zero value is problem details.
-	Refusal Refusal
+	Refusal
 }
 
 var legacyHeaders = LimitHeaders{
 	Limit: "X-RateLimit-Limit", Remaining: "X-RateLimit-Remaining", Reset: "X-RateLimit-Reset",
 }
-
-// Status returns the same status.
-func (Legacy) Status(status int) int { return status }
 
 // WriteHeaders states one policy.
 func (l Legacy) WriteHeaders(h http.Header, a *Admission) {
@@ -37,9 +34,4 @@ func (l Legacy) WriteHeaders(h http.Header, a *Admission) {
 		}
 		return seconds(r.ResetAfter)
 	})
-}
-
-// WriteRefusal answers with problem details or a line of text.
-func (l Legacy) WriteRefusal(w http.ResponseWriter, r *http.Request, a *Admission) {
-	l.Refusal.write(w, r, a)
 }

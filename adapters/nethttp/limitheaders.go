@@ -69,38 +69,30 @@ func (l *LimitHeaders) tighter(h http.Header, r core.Result) bool {
 // partLeft returns the part of a limit that is left.
 func partLeft(r core.Result) float64 { return float64(r.Remaining) / float64(r.Limit) }
 
-// tightest returns the result that the headers state, if there is one.
+// tightest returns the result that the headers state, if there is one. Beside a denial they state no
+// policy that admits the request. Headers of every unit have no others beside them that could state what
+// denies, so that holds for them whatever refuses the request.
 func (l *LimitHeaders) tightest(a *Admission) (best core.Result, ok bool) {
-	denied := l.denied(a)
+	denied := l.Units == nil && !a.decision.Allowed
 	for i, r := range a.decision.Results() {
-		if !l.covers(a, i, r) || r.Allowed == denied ||
-			!r.Known || r.Limit == 0 || r.Source == core.SourceLocal {
+		if !l.covers(a, i, r) {
 			continue
 		}
-		closer := r.RetryAfter > best.RetryAfter
-		if r.Allowed {
-			closer = partLeft(r) < partLeft(best)
-		}
-		if !ok || closer {
+		denied = denied || !r.Allowed
+		stated := r.Known && r.Limit > 0 && r.Source != core.SourceLocal
+		if stated && (!ok || tighterThan(best, r)) {
 			best, ok = r, true
 		}
 	}
-	return best, ok
+	return best, ok && !(denied && best.Allowed)
 }
 
-// denied reports whether a policy of these units denies. Headers of every unit have no others beside
-// them that could state what denies, so they say nothing of the policies that admit a request that
-// is refused.
-func (l *LimitHeaders) denied(a *Admission) bool {
-	if l.Units == nil {
-		return !a.decision.Allowed
+// tighterThan reports whether r limits the client more than other does.
+func tighterThan(other, r core.Result) bool {
+	if r.Allowed && other.Allowed {
+		return partLeft(r) < partLeft(other)
 	}
-	for i, r := range a.decision.Results() {
-		if l.covers(a, i, r) && !r.Allowed {
-			return true
-		}
-	}
-	return false
+	return !r.Allowed && (other.Allowed || r.RetryAfter > other.RetryAfter)
 }
 
 // covers reports whether the headers may state result i.

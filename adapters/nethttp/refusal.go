@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// Refusal is the body of a refusal. The zero value is problem details (RFC 9457) with the types and
+// Refusal is the body of a refusal, and what Draft11, Legacy and None have in common as Dialects. The
+// zero value is problem details (RFC 9457) with the types and
 // the extension of draft-ietf-httpapi-ratelimit-headers-11, and with the seconds of Retry-After in
 // the member retryAfter.
 type Refusal struct {
@@ -18,8 +19,11 @@ type Refusal struct {
 	ProblemBase string
 }
 
-// write answers a refused request.
-func (f Refusal) write(w http.ResponseWriter, r *http.Request, a *Admission) {
+// Status returns the same status.
+func (Refusal) Status(status int) int { return status }
+
+// WriteRefusal answers with problem details or a line of text.
+func (f Refusal) WriteRefusal(w http.ResponseWriter, r *http.Request, a *Admission) {
 	h := w.Header()
 	var body []byte
 	if f.PlainText {

@@ -225,7 +225,7 @@ func (p *Replay) attempt(x *Exchange, r *http.Request, id core.Key) error {
 			return fault
 		}
 	case errors.As(err, &running):
-		x.earlier = &earlier{busy: running.RetryAfter}
+		x.earlier.busy = running.RetryAfter
 		x.status = http.StatusConflict
 	default:
 		return err
@@ -244,8 +244,8 @@ func (p *Replay) repeat(ctx context.Context, x *Exchange, id core.Key, print str
 		}
 		kept = p.keeper.open(text, id)
 	}
-	e := &earlier{handled: true}
-	x.earlier = e
+	e := &x.earlier
+	e.handled = true
 	switch {
 	case kept.print != "" && kept.print != print:
 		e.differs, x.status = true, http.StatusUnprocessableEntity

@@ -27,7 +27,7 @@ func (x *Exchange) spend(
 	ctx context.Context, charges []core.Charge, slot *semaphore.Request,
 ) (err error) {
 	err = x.spendOnce(ctx, charges, slot)
-	for err == nil && x.follow(charges) {
+	for err == nil && x.guard.follows && x.follow(charges) {
 		err = x.spendOnce(ctx, charges, slot)
 	}
 	return err

@@ -18,15 +18,15 @@ func chargerOf(r *Rule) *charger {
 // follow replaces the charges that deny the request by those under the policies that follow, and
 // reports whether the request is to be decided again. A denial spends nothing.
 func (x *Exchange) follow(charges []core.Charge) (again bool) {
-	if x.decision.Allowed || !x.guard.follows {
+	if x.decision.Allowed {
 		return false
 	}
-	for i, r := range x.denials() {
+	for i, d := range x.denials() {
 		c := &x.charged[i]
 		switch {
-		case c.by.block != nil, r.Source == core.SourceClosed, r.Source == core.SourceOverload:
+		case c.by.block != nil, d.Source == core.SourceClosed, d.Source == core.SourceOverload:
 			return false // it would be denied under every policy
-		case denialOf(r, c.cost).DeniesAll:
+		case d.DeniesAll:
 			continue
 		}
 		if next := x.following(c.by); next != nil {
@@ -35,7 +35,7 @@ func (x *Exchange) follow(charges []core.Charge) (again bool) {
 			if x.sooner == nil {
 				x.sooner = make(map[int]time.Duration)
 			}
-			x.sooner[i] = r.RetryAfter
+			x.sooner[i] = d.RetryAfter
 			again = true
 		}
 	}
