@@ -1,82 +1,15 @@
 package nethttp
 
 import (
-	"bufio"
 	"errors"
-	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// recorder is the writer of a request with an id. It records the answer.
-type recorder struct{ writer }
-
-// prepare records the headers before the first one with a final status is sent: middleware around the Guard,
-// such as one that compresses, changes them then.
-func (w recorder) prepare(status int) {
-	if w.x.sent == 0 && !informational(status) {
-		h := w.x.w.Header()
-		w.x.restoreHeaders(h, status)
-		w.x.attempt.begin(h)
-	}
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w recorder) WriteHeader(status int) {
-	w.prepare(status)
-	w.writer.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (w recorder) Write(p []byte) (int, error) {
-	w.prepare(http.StatusOK)
-	n, err := w.writer.Write(p)
-	if w.x.attempt.write(p, err) {
-		return len(p), nil
-	}
-	return n, err
-}
-
-// WriteString implements io.StringWriter.
-func (w recorder) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
-
-// ReadFrom implements io.ReaderFrom. What is no longer recorded takes the short way.
-func (w recorder) ReadFrom(src io.Reader) (n int64, err error) {
-	if room := w.x.attempt.room(); room > 0 {
-		if n, err = io.CopyN(struct{ io.Writer }{w}, src, room); errors.Is(err, io.EOF) {
-			return n, nil
-		}
-		if err != nil {
-			return n, err
-		}
-	}
-	more, err := w.writer.ReadFrom(src)
-	return n + more, err
-}
-
-// FlushError is for http.ResponseController. What is flushed is a stream.
-func (w recorder) FlushError() error {
-	err := w.writer.FlushError()
-	if w.x.sent != 0 {
-		w.x.attempt.lose(lostStream)
-	}
-	return err
-}
-
-// Hijack implements http.Hijacker.
-func (w recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := w.writer.Hijack()
-	if err == nil {
-		w.x.attempt.lose(lostStream)
-	}
-	return conn, rw, err
-}
-
-// records reports whether the answer is recorded.
-func (t *attempt) records() bool { return t.replay.keeper != nil && t.lost == "" }
+// records reports whether the answer is recorded. That of a request without an id is not.
+func (t *attempt) records() bool { return t != nil && t.replay.keeper != nil && t.lost == "" }
 
 // lose gives the answer up.
 func (t *attempt) lose(why loss) {

@@ -3,6 +3,7 @@ package nethttp
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -23,9 +24,6 @@ func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 		return w
 	}
 	x.w = w
-	if x.attempt != nil {
-		return writers.Like(recorder{writer{x}})
-	}
 	return writers.Like(writer{x})
 }
 
@@ -37,7 +35,7 @@ func (x *Exchange) wrote(n int64) {
 }
 
 // writer passes a response on to the ResponseWriter of an exchange. It records the status and the
-// bytes, and keeps the headers. It is a writers.Own of one pointer, so that an interface of it takes no
+// bytes, keeps the headers, and records the answer to a request with an id. It is a writers.Own of one pointer, so that an interface of it takes no
 // allocation.
 type writer struct{ x *Exchange }
 
@@ -56,19 +54,30 @@ func (w writer) Header() http.Header {
 
 // WriteHeader implements http.ResponseWriter.
 func (w writer) WriteHeader(status int) {
-	if w.x.sent == 0 {
-		w.x.restoreHeaders(w.x.w.Header(), status)
-	}
+	w.prepare(status)
 	w.x.w.WriteHeader(status) // panics if there is no such status
 	if w.x.sent == 0 && !informational(status) {
 		w.x.sent = int32(status)
 	}
 }
 
-// begin is called before a header with the status 200 may be sent.
+// prepare is called before a header with this status may be sent. Middleware around the Guard, such as
+// one that compresses, changes the headers then, so those of an answer are recorded before.
+func (w writer) prepare(status int) {
+	if w.x.sent != 0 {
+		return
+	}
+	h := w.x.w.Header()
+	w.x.restoreHeaders(h, status)
+	if w.x.attempt != nil && !informational(status) {
+		w.x.attempt.begin(h)
+	}
+}
+
+// begin is prepare for a header with the status 200 that is sent now.
 func (w writer) begin() {
 	if w.x.sent == 0 {
-		w.x.restoreHeaders(w.x.w.Header(), http.StatusOK)
+		w.prepare(http.StatusOK)
 		w.x.sent = http.StatusOK
 	}
 }
@@ -78,11 +87,17 @@ func (w writer) Write(p []byte) (int, error) {
 	w.begin()
 	n, err := w.x.w.Write(p)
 	w.x.wrote(int64(n))
+	if w.x.attempt != nil && w.x.attempt.write(p, err) {
+		return len(p), nil
+	}
 	return n, err
 }
 
 // WriteString implements io.StringWriter.
 func (w writer) WriteString(s string) (int, error) {
+	if w.x.attempt != nil {
+		return w.Write([]byte(s))
+	}
 	w.begin()
 	n, err := io.WriteString(w.x.w, s)
 	w.x.wrote(int64(n))
@@ -96,26 +111,33 @@ func (w writer) FlushError() error {
 		return http.ErrNotSupported
 	}
 	w.begin()
+	w.x.attempt.lose(lostStream)
 	return writers.ErrorFlusher(w.x.w).FlushError()
 }
 
 // ReadFrom implements io.ReaderFrom. If src fails before its first byte, the handler may still
-// report that.
-func (w writer) ReadFrom(src io.Reader) (int64, error) {
+// report that. What is not recorded, or no longer, takes the short way.
+func (w writer) ReadFrom(src io.Reader) (n int64, err error) {
 	x := w.x
 	below, ok := x.w.(io.ReaderFrom)
 	if !ok {
 		return io.Copy(struct{ io.Writer }{w}, src)
 	}
-	if x.sent == 0 {
-		x.restoreHeaders(x.w.Header(), http.StatusOK)
+	if room := x.attempt.room(); room > 0 {
+		if n, err = io.CopyN(struct{ io.Writer }{w}, src, room); errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
 	}
-	n, err := below.ReadFrom(src)
-	if n > 0 && x.sent == 0 {
+	w.prepare(http.StatusOK)
+	more, err := below.ReadFrom(src)
+	if more > 0 && x.sent == 0 {
 		x.sent = http.StatusOK
 	}
-	x.wrote(n)
-	return n, err
+	x.wrote(more)
+	return n + more, err
 }
 
 // Hijack implements http.Hijacker.
@@ -123,6 +145,7 @@ func (w writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := w.x.w.(http.Hijacker).Hijack()
 	if err == nil {
 		w.x.sent = cmp.Or(w.x.sent, http.StatusSwitchingProtocols)
+		w.x.attempt.lose(lostStream)
 	}
 	return conn, rw, err
 }
