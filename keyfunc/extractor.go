@@ -20,10 +20,6 @@ import (
 // client is known, and the key is the peer's address, as for TrustedProxies. A string that is not
 // an address is ErrNoKey. A nil extract and an invalid header name are errors.
 func Extractor(extract func(*http.Request) string, names ...string) (Func, error) {
-	return byAddress(extractedAddress(extract, names))
-}
-
-func extractedAddress(extract func(*http.Request) string, names []string) (addressFunc, error) {
 	read, err := readAddress("Extractor", extract)
 	for _, name := range names {
 		err = errors.Join(err, faultIf(name != "" && !isToken(name), "Extractor: %q is not a header name", name))
@@ -49,7 +45,7 @@ func extractedAddress(extract func(*http.Request) string, names []string) (addre
 		}
 	}
 	forged := forgedHeader(forgedAddresses[0], names)
-	return func(r *http.Request) (netip.Addr, error) {
+	find := func(r *http.Request) (netip.Addr, error) {
 		client, err := read(r)
 		if err != nil {
 			return client, err
@@ -59,7 +55,8 @@ func extractedAddress(extract func(*http.Request) string, names []string) (addre
 			return from, nil
 		}
 		return client, nil
-	}, nil
+	}
+	return byAddress(find, nil)
 }
 
 var errForgeable = errors.New("keyfunc: Extractor: the function believes headers from any peer: " +

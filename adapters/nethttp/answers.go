@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -188,10 +189,7 @@ func (k *keeper) open(text []byte, id core.Key) *answer {
 		return &answer{print: a.print, lost: lostUnknown}
 	}
 	a.header = http.Header(header)
-	_, a.body, _ = bytes.Cut(rest, []byte("\r\n\r\n"))
-	if len(header) == 0 {
-		a.body = bytes.TrimPrefix(rest, []byte("\r\n"))
-	}
+	a.body, _ = io.ReadAll(in) // from memory
 	return a
 }
 
