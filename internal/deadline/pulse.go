@@ -16,42 +16,27 @@ import (
 type Pulse struct {
 	// Every is the time from one beat to the next.
 	Every time.Duration
-	// Fired is called when the timer of a beat fires, which it does in time if goroutines compute. It
-	// may be nil.
+	// Fired is called when the timer of a beat fires, which it does in time if goroutines compute,
+	// before the beat waits for its turn. It may be nil.
 	Fired func()
 	// Look is called after each beat, with the time by which that was late, or 0. It may be nil.
 	Look func(late time.Duration)
 
 	mu    sync.Mutex
-	timer *time.Timer
 	holds int
-	armed bool      // the timer runs
-	next  time.Time // when it fires
-	waits bool      // a beat waits for its turn
-	due   time.Time // from when it is late
-	ended time.Time // the beat before it
+	beats bool      // a beat is due or waits for its turn
+	due   time.Time // from when that is late
 	lost  time.Duration
 	turn  time.Duration
-}
-
-func (p *Pulse) start(every time.Duration) {
-	if p.armed {
-		return
-	}
-	p.armed, p.next = true, time.Now().Add(every)
-	if p.timer == nil {
-		p.timer = time.AfterFunc(every, p.beat)
-	} else {
-		p.timer.Reset(every)
-	}
 }
 
 // Hold has the Pulse beat until Drop is called.
 func (p *Pulse) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.holds++
-	p.start(p.Every)
+	if p.holds++; !p.beats {
+		p.start()
+	}
 }
 
 // Drop undoes a Hold.
@@ -61,32 +46,22 @@ func (p *Pulse) Drop() {
 	p.holds--
 }
 
+// start has a beat come. The lock is held.
+func (p *Pulse) start() {
+	p.beats, p.due = true, time.Now().Add(p.Every)
+	time.AfterFunc(p.Every, p.beat)
+}
+
 func (p *Pulse) beat() {
-	p.mu.Lock()
-	first, every := !p.waits, p.Every
-	if first {
-		p.waits, p.due = true, p.from()
-	} else { // a timer that fires takes the next turn from the goroutine that another has just woken
-		every *= 8
-	}
-	if p.armed = false; p.holds > 0 {
-		p.start(every)
-	}
-	p.mu.Unlock()
 	if p.Fired != nil {
 		p.Fired()
 	}
-	if !first {
-		return
-	}
 	runtime.Gosched()
 	p.mu.Lock()
-	now := time.Now()
-	late := p.late(now)
-	p.lost, p.turn, p.waits, p.ended = p.lost+late, max(late, p.turn/2), false, now
-	if soon := now.Add(p.Every); p.armed && p.next.After(soon) { // put off for this beat
-		p.next = soon
-		p.timer.Reset(p.Every)
+	late := p.late()
+	p.lost, p.turn, p.beats = p.lost+late, max(late, p.turn/2), false
+	if p.holds > 0 { // not earlier: a timer that fires takes the turn of a goroutine that is woken
+		p.start()
 	}
 	p.mu.Unlock()
 	if p.Look != nil {
@@ -94,26 +69,9 @@ func (p *Pulse) beat() {
 	}
 }
 
-// from returns from when the next beat is late. Its time may have come during the beat before it, and
-// no time counts twice. The lock is held.
-func (p *Pulse) from() time.Time {
-	if p.ended.After(p.next) {
-		return p.ended
-	}
-	return p.next
-}
-
-// late returns by how much the beat that is due is late now, unless that is little. The lock is held.
-func (p *Pulse) late(now time.Time) time.Duration {
-	due := p.due
-	switch {
-	case p.waits:
-	case p.armed:
-		due = p.from()
-	default:
-		return 0
-	}
-	if late := now.Sub(due); late > max(p.Every/4, 3*time.Millisecond) {
+// late returns by how much a beat is late now, unless that is little. The lock is held.
+func (p *Pulse) late() time.Duration {
+	if late := time.Since(p.due); p.beats && late > max(p.Every/4, 3*time.Millisecond) {
 		return late
 	}
 	return 0
@@ -124,7 +82,7 @@ func (p *Pulse) late(now time.Time) time.Duration {
 func (p *Pulse) Lost() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.lost + p.late(time.Now())
+	return p.lost + p.late()
 }
 
 // waitsFor returns how long a goroutine waits for its turn now, if that is long: by how much the last
@@ -132,7 +90,7 @@ func (p *Pulse) Lost() time.Duration {
 func (p *Pulse) waitsFor() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(p.turn, p.late(time.Now()))
+	return max(p.turn, p.late())
 }
 
 // Within returns a context that ends with ctx, and when the process has run for d, or most later. The
