@@ -69,7 +69,7 @@ func (g *Gate) isClosed() bool { return g.store == nil || g.closed.Load() }
 
 func newGate(cfg Config, clock func() int64) *Gate {
 	g := &Gate{
-		cfg: cfg, prefix: cfg.Prefix + ":", tasks: new(breaker.Tasks), holdID: newID,
+		cfg: cfg, prefix: cfg.Prefix + ":", tasks: breaker.NewTasks(), holdID: newID,
 		local: memstore.New(cfg.MaxKeys, clock),
 	}
 	g.ledgers = newLedgers(g.tasks, cfg.Timeout)

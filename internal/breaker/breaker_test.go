@@ -49,7 +49,7 @@ func (s *server) probed(fault error, changed bool) bool {
 
 // newBreaker returns a breaker, and its tasks, which the test stops.
 func newBreaker(t *testing.T, s *server) *breaker.Breaker {
-	tasks := new(breaker.Tasks)
+	tasks := breaker.NewTasks()
 	t.Cleanup(tasks.Stop)
 	return breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Soon: soon, Tasks: tasks})
 }
@@ -112,7 +112,7 @@ func TestProbingEnds(t *testing.T) {
 		gatetest.Equal(t, s.total.Load(), 1, "probes of a server that nobody asks")
 		s = new(server)
 		s.down.Store(true)
-		tasks := new(breaker.Tasks)
+		tasks := breaker.NewTasks()
 		stopped := breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Soon: soon, Tasks: tasks})
 		stopped.Doubt()
 		time.Sleep(breaker.Pause / 2)
@@ -153,7 +153,7 @@ func TestProbesOneAtATime(t *testing.T) {
 
 func TestTasksWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tasks := new(breaker.Tasks)
+		tasks := breaker.NewTasks()
 		gatetest.Worked(t, tasks.Wait(t.Context()))
 		hold := make(chan struct{})
 		tasks.Go(func() { <-hold })

@@ -7,13 +7,21 @@ import (
 )
 
 // Tasks are goroutines with one owner, which waits for them. Unlike with a sync.WaitGroup, the
-// first may begin during Wait. The zero value is ready to use. It is safe for concurrent use and
-// must not be copied.
+// first may begin during Wait. NewTasks makes it. It is safe for concurrent use and must not be copied.
 type Tasks struct {
+	stopped context.Context
+	stop    context.CancelFunc
+
 	mu      sync.Mutex
 	running int
-	idle    chan struct{} // closed when none runs; nil unless somebody waits
-	stop    chan struct{} // closed by Stop; see stopping
+	idle    chan struct{} // closed when none runs; nil before the first
+}
+
+// NewTasks returns Tasks without a goroutine.
+func NewTasks() *Tasks {
+	t := new(Tasks)
+	t.stopped, t.stop = context.WithCancel(context.Background())
+	return t
 }
 
 // Go calls f in a goroutine.
@@ -35,77 +43,45 @@ func (t *Tasks) Run(f func()) {
 func (t *Tasks) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.running++
+	if t.running++; t.running == 1 {
+		t.idle = make(chan struct{})
+	}
 }
 
 func (t *Tasks) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.running--; t.running == 0 && t.idle != nil {
+	if t.running--; t.running == 0 {
 		close(t.idle)
-		t.idle = nil
 	}
 }
 
 // Sleep waits for d and returns true, or returns false as soon as Stop is called.
 func (t *Tasks) Sleep(d time.Duration) bool {
-	t.mu.Lock()
-	stop := t.stopping()
-	t.mu.Unlock()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-stop:
+	case <-t.stopped.Done():
 		return false
 	}
 }
 
 // Stop ends every Sleep. It may be called again.
-func (t *Tasks) Stop() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	stop := t.stopping()
-	select {
-	case <-stop:
-	default:
-		close(stop)
-	}
-}
+func (t *Tasks) Stop() { t.stop() }
 
 // Stopped reports whether Stop was called.
-func (t *Tasks) Stopped() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	select {
-	case <-t.stopping():
-		return true
-	default:
-		return false
-	}
-}
-
-// stopping returns the channel that Stop closes. The lock is held.
-func (t *Tasks) stopping() chan struct{} {
-	if t.stop == nil {
-		t.stop = make(chan struct{})
-	}
-	return t.stop
-}
+func (t *Tasks) Stopped() bool { return t.stopped.Err() != nil }
 
 // Wait returns nil when no goroutine runs, or the error of ctx if ctx ends first.
 func (t *Tasks) Wait(ctx context.Context) error {
 	t.mu.Lock()
-	if t.running == 0 {
-		t.mu.Unlock()
+	running, idle := t.running, t.idle
+	t.mu.Unlock()
+	if running == 0 {
 		return nil
 	}
-	if t.idle == nil {
-		t.idle = make(chan struct{})
-	}
-	idle := t.idle
-	t.mu.Unlock()
 	select {
 	case <-idle:
 		return nil

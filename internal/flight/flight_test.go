@@ -28,13 +28,13 @@ const (
 // rig is a Group, and what is called in it.
 type rig struct {
 	*flight.Group
-	tasks breaker.Tasks
+	tasks *breaker.Tasks
 }
 
 func newRig() *rig {
-	r := new(rig)
+	r := &rig{tasks: breaker.NewTasks()}
 	r.Group = flight.New(flight.Config{
-		Tasks: &r.tasks, Long: long, Turn: 10 * time.Second, Pause: pause, Failed: errFailed, Closed: errClosed,
+		Tasks: r.tasks, Long: long, Turn: 10 * time.Second, Pause: pause, Failed: errFailed, Closed: errClosed,
 	})
 	return r
 }

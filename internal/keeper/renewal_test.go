@@ -79,7 +79,7 @@ func TestStandstillEndsNoLease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := New(Config{Tasks: new(breaker.Tasks)})
+				k := New(Config{Tasks: breaker.NewTasks()})
 				began := time.Now()
 				store := &renewing{granted: began, fails: began.Add(test.fails), ttl: ttl}
 				h := NewHolding(Spec{ID: "id", TTL: ttl, Store: store, Notify: func(Notice) {}})
@@ -119,7 +119,7 @@ func TestRenewalsShareACall(t *testing.T) {
 	const ttl, scopes = 10 * time.Second, 8
 	for _, silent := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
-			k := New(Config{Tasks: new(breaker.Tasks)})
+			k := New(Config{Tasks: breaker.NewTasks()})
 			began := time.Now()
 			store := &renewing{granted: began, ttl: ttl, silent: silent}
 			var held []*Holding
@@ -226,7 +226,7 @@ func TestLeaseSurvivesASlowLink(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 20 { // the jitter of a renewal
 				synctest.Test(t, func(t *testing.T) {
-					k := New(Config{Tasks: new(breaker.Tasks)})
+					k := New(Config{Tasks: breaker.NewTasks()})
 					began := time.Now()
 					store := &slowLink{
 						trip: test.trip, pool: test.pool, own: test.own, ends: began.Add(ttl), micros: ttl.Microseconds(),
@@ -286,7 +286,7 @@ func TestSlotIsGivenBackAfterOutage(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := New(Config{Tasks: new(breaker.Tasks)})
+				k := New(Config{Tasks: breaker.NewTasks()})
 				began := time.Now()
 				last := began
 				store := &releasing{err: func() error {
@@ -323,7 +323,7 @@ func (e noPermission) RedisError()   {}
 func TestHoldersComeFirstWhenACircuitCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := true
-		k := New(Config{Tasks: new(breaker.Tasks), Server: func(context.Context, string) (string, bool) { return "a", !open }})
+		k := New(Config{Tasks: breaker.NewTasks(), Server: func(context.Context, string) (string, bool) { return "a", !open }})
 		store := &releasing{err: func() error {
 			if open {
 				return context.DeadlineExceeded

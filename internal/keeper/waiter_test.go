@@ -8,7 +8,7 @@ import (
 
 // Wake makes every waiter ask again, without a grant.
 func TestWake(t *testing.T) {
-	k := New(Config{Tasks: new(breaker.Tasks)})
+	k := New(Config{Tasks: breaker.NewTasks()})
 	waiters := []*Waiter{k.Wait("s", "a"), k.Wait("s", "b")}
 	k.Wake()
 	for _, w := range waiters {

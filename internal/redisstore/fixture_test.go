@@ -56,7 +56,7 @@ func newTestStore(t *testing.T, answer answering) *redisstore.Store {
 			return nil, ctx.Err()
 		},
 	})
-	tasks := new(breaker.Tasks)
+	tasks := breaker.NewTasks()
 	t.Cleanup(func() {
 		tasks.Stop()
 		gatetest.Worked(t, tasks.Wait(context.Background()))

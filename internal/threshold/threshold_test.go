@@ -33,13 +33,13 @@ const (
 // process is a Watch of one process on a store that all share.
 type process struct {
 	*threshold.Watch[string]
-	tasks breaker.Tasks
+	tasks *breaker.Tasks
 	fault atomic.Int32
 	told  []int // percent
 }
 
 func newProcess(store *memstore.Store, clock func() int64) *process {
-	p := new(process)
+	p := &process{tasks: breaker.NewTasks()}
 	p.Watch = threshold.New(threshold.Config[string]{
 		Send: func(requests []request.Request) error {
 			f := fault(p.fault.Load())
@@ -55,7 +55,7 @@ func newProcess(store *memstore.Store, clock func() int64) *process {
 			return err
 		},
 		Tell:  func(_ *threshold.Sighting[string], percent int) { p.told = append(p.told, percent) },
-		Tasks: &p.tasks, Clock: clock, Pause: time.Millisecond,
+		Tasks: p.tasks, Clock: clock, Pause: time.Millisecond,
 	})
 	return p
 }

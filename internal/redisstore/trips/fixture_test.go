@@ -149,7 +149,7 @@ func newServersOver(
 func serversOf(t *testing.T, client redis.UniversalClient, h hook, cfg trips.Config) *trips.Servers {
 	t.Helper()
 	client.AddHook(h)
-	tasks := new(breaker.Tasks)
+	tasks := breaker.NewTasks()
 	t.Cleanup(func() {
 		tasks.Stop()
 		gatetest.Worked(t, tasks.Wait(context.Background()))
