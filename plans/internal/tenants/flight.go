@@ -9,30 +9,21 @@ import (
 // Get returns what is known of a tenant, and learns it if it is not fresh. After a failure it
 // returns what was known before, and repeats the attempt in the background. The error is ErrClosed,
 // ErrLate, or wraps that of a ctx that has ended.
-func (t *Table[V]) Get(ctx context.Context, name string) (V, error) {
-	d, epoch, now := t.digest(name), t.epoch.Load(), t.now()
-	s := t.shard(d)
-	s.mu.Lock()
-	if x := s.use(d); x != nil && x.unchanged(epoch) && now < x.known.until {
-		v := x.known.value
-		s.mu.Unlock()
-		return v, nil
-	}
-	s.mu.Unlock()
-	return t.await(ctx, s, d, name)
-}
-
-// await waits until something fresh is known of a tenant.
-func (t *Table[V]) await(ctx context.Context, s *shard[V], d digest, name string) (v V, err error) {
-	late := time.NewTimer(t.cfg.Patience)
-	defer late.Stop()
-	for first := true; ; first = false {
-		last, now, f := t.board(ctx, s, d, name)
+func (t *Table[V]) Get(ctx context.Context, name string) (v V, err error) {
+	d := t.digest(name)
+	var late *time.Timer
+	for {
+		last, now, f := t.board(ctx, d, name)
 		switch {
 		case f == nil && last.until == 0:
 			return v, ErrClosed
 		case f == nil:
 			return last.value, nil
+		}
+		first := late == nil
+		if first { // what is fresh costs no timer
+			late = time.NewTimer(t.cfg.Patience)
+			defer late.Stop()
 		}
 		select {
 		case <-f.done:
@@ -56,8 +47,9 @@ func (t *Table[V]) await(ctx context.Context, s *shard[V], d digest, name string
 // now, and the flight to wait for. The flight is nil if the caller need not wait, and if the Table
 // is closed.
 func (t *Table[V]) board(
-	ctx context.Context, s *shard[V], d digest, name string,
+	ctx context.Context, d digest, name string,
 ) (last, now known[V], f *flight[V]) {
+	s := t.shard(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.use(d)
@@ -75,8 +67,9 @@ func (t *Table[V]) board(
 	}
 	retry := unchanged && last.failed && t.now() < last.until+t.cfg.Retry
 	if x.flight == nil {
+		x := x // its closure would put the one above on the heap for each call
 		f := &flight[V]{done: make(chan struct{}), result: now}
-		if t.run(retry, func() { t.fly(ctx, s, d, x, f, name) }) {
+		if t.run(retry, func() { t.fly(ctx, s, x, f, name) }) {
 			x.flight = f
 		}
 	}
@@ -112,7 +105,7 @@ func (t *Table[V]) run(retry bool, f func()) bool {
 
 // fly learns about a tenant, and keeps the answer unless the tenant was evicted meanwhile.
 func (t *Table[V]) fly(
-	ctx context.Context, s *shard[V], d digest, x *tenant[V], f *flight[V], name string,
+	ctx context.Context, s *shard[V], x *tenant[V], f *flight[V], name string,
 ) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // several callers wait for it
 	defer cancel()
