@@ -66,14 +66,12 @@ func (c Client) find() (addressFunc, error) {
 
 func (c Client) findBehindProxies() (addressFunc, error) {
 	trusted, err := parsePeers("Client: Proxies", c.Proxies)
-	if c.Header == "" {
+	switch http.CanonicalHeaderKey(c.Header) {
+	case "", xForwardedFor.header:
 		return clientBehind(trusted, xForwardedFor), err
+	case forwarded.header:
+		return clientBehind(trusted, forwarded), err
 	}
 	err = errors.Join(err, faultIf(!isToken(c.Header), "Client: Header: %q is not a header name", c.Header))
-	for _, list := range []chain{xForwardedFor, forwarded} {
-		if http.CanonicalHeaderKey(c.Header) == list.header {
-			return clientBehind(trusted, list), err
-		}
-	}
 	return addressInHeader(c.Header, trusted), err
 }

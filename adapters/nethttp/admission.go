@@ -64,7 +64,6 @@ type extra struct {
 	earlier     earlier               // request with the id, if there is one
 	write       *writeTimeout         // or nil
 	planned     bool                  // Config.Plan was asked
-	ownCaps     bool                  // a cap has the limit of the plan
 	background  bool                  // as Config.Background says
 }
 

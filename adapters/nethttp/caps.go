@@ -56,7 +56,6 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 		if i == 0 {
 			share, floor = 0, 0 // no cap is before it
 		}
-		x.ownCaps = x.ownCaps || limit != level.Limit
 		x.caps = append(x.caps, semaphore.Cap{
 			Key: key, Limit: limit, Share: share, Floor: min(floor, limit),
 		})

@@ -40,7 +40,7 @@ func (Draft11) WriteHeaders(h http.Header, a *Admission) {
 		}
 	}
 	if a.capped {
-		policies = appendMember(policies, a.capMembers())
+		policies = a.guard.cfg.Slot.appendCaps(policies, a.caps)
 	}
 	if len(policies) == 0 {
 		return
@@ -64,14 +64,6 @@ func (a *Admission) add(h http.Header, i int, name, value string) {
 	}
 	a.inlineHeaders[i] = value
 	h[name] = a.inlineHeaders[i : i+1 : i+1]
-}
-
-// capMembers returns the members of RateLimit-Policy for the caps.
-func (a *Admission) capMembers() string {
-	if a.ownCaps {
-		return a.guard.cfg.Slot.advertise(a.caps)
-	}
-	return a.guard.caps
 }
 
 // advert is what responses state about a policy.

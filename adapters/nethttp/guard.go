@@ -19,8 +19,7 @@ type Guard struct {
 	cfg      Config
 	blocks   []*charger
 	rules    []*charger
-	policies string // RateLimit-Policy of most requests
-	caps     string // the caps in it, with their own limits
+	policies string // RateLimit-Policy of most requests without caps
 
 	settles    bool // something depends on the response, or is held until there is one
 	follows    bool // a rule has a Then
@@ -56,9 +55,11 @@ func NewGuard(cfg Config) (*Guard, error) {
 		g.settles = g.settles || rule.Strikes != nil || rule.Forget != nil
 	}
 	if cfg.Slot != nil {
-		g.useSlot(*cfg.Slot)
+		slot := *cfg.Slot
+		slot.Caps = slices.Clone(slot.Caps)
+		g.cfg.Slot = &slot
 	}
-	g.policies = string(appendMember(policies, g.caps))
+	g.policies = string(policies)
 	g.foresee()
 	return g, nil
 }
@@ -83,13 +84,6 @@ func (g *Guard) useRule(r *Rule) {
 			inside.State(g.cfg.Gate, p, false)
 		}
 	}
-}
-
-// useSlot keeps a copy of the configuration of the slot.
-func (g *Guard) useSlot(s Slot) {
-	s.Caps = slices.Clone(s.Caps)
-	g.cfg.Slot = &s
-	g.caps = s.advertise(nil)
 }
 
 var errInvalidGuard = errors.New(

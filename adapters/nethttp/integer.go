@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// appendMember appends a member, or several, to a list. It appends nothing for "".
+// appendMember appends a member to a list. It appends nothing for "".
 func appendMember(list []byte, member string) []byte {
 	if len(list) > 0 && member != "" {
 		list = append(list, ", "...)

@@ -2,7 +2,6 @@ package nethttp
 
 import (
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -59,19 +58,14 @@ func (s *Slot) check(gate *core.Gate, names map[string]bool, fault faultFunc) {
 	}
 }
 
-// advertise returns the members of RateLimit-Policy for the caps that have names. The limits are
-// those of levels, or the caps' own if that is nil.
-func (s *Slot) advertise(levels []semaphore.Cap) string {
-	var list []string
+// appendCaps appends the members of RateLimit-Policy for the caps that have names, with the limits of
+// levels.
+func (s *Slot) appendCaps(list []byte, levels []semaphore.Cap) []byte {
 	for i, c := range s.Caps {
-		if c.Name == "" {
-			continue
+		if c.Name != "" {
+			member := `"` + c.Name + `";q=` + integer(levels[i].Limit) + `;qu="concurrent-requests"`
+			list = appendMember(list, member)
 		}
-		n := c.Limit
-		if levels != nil {
-			n = levels[i].Limit
-		}
-		list = append(list, `"`+c.Name+`";q=`+integer(n)+`;qu="concurrent-requests"`)
 	}
-	return strings.Join(list, ", ")
+	return list
 }

@@ -78,11 +78,10 @@ func (g *Guard) serveUsage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := open(g, r)
-	if err := g.Check(); err != nil {
-		x.status, x.err = http.StatusInternalServerError, err
-	}
 	var u usage
-	if x.Allowed() {
+	if x.guard == noGuard {
+		x.status, x.err = http.StatusInternalServerError, errInvalidGuard
+	} else {
 		u = x.usage(r)
 	}
 	if !x.Allowed() {
@@ -122,19 +121,18 @@ func (x *Exchange) usage(r *http.Request) usage {
 
 // deriveKeys returns a charge of nothing for each policy that clients are told of.
 func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, err error) {
-	for i := range x.guard.cfg.Rules {
-		rule := &x.guard.cfg.Rules[i]
-		if rule.Policy.Shadow() {
+	for _, by := range x.guard.rules {
+		if by.policy.Shadow() {
 			continue
 		}
-		c, ok, err := x.chargeWithoutCost(rule, r)
+		c, ok, err := x.chargeWithoutCost(by.rule, r)
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
 			continue
 		}
-		for next := x.guard.rules[i]; next != nil; next = x.following(next) {
+		for next := by; next != nil; next = x.following(next) {
 			c.Policy, c.Limit = next.policy, x.limitUnder(next.policy)
 			charges = append(charges, c)
 		}
