@@ -95,7 +95,7 @@ func (x *Exchange) decide(r *http.Request) {
 		x.decideBeside(r, room[:0])
 		return
 	}
-	charges, err := x.deriveRules(r, room[:0], nil)
+	charges, err := x.deriveRules(r, room[:0], false)
 	if err != nil {
 		x.conclude(nil, false, err)
 		return

@@ -26,7 +26,7 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 	if err := x.deriveBlocks(r); err != nil {
 		return nil, err
 	}
-	return x.deriveRules(r, x.blocks, nil)
+	return x.deriveRules(r, x.blocks, false)
 }
 
 // deriveCharges appends what the request is charged. If a trap catches the request, or if a client
@@ -43,7 +43,7 @@ func (x *Exchange) deriveCharges(
 	if x.denyUnread(r) {
 		return nil, true, nil
 	}
-	charges, err = x.deriveRules(r, append(charges, x.blocks...), nil)
+	charges, err = x.deriveRules(r, append(charges, x.blocks...), false)
 	if err != nil {
 		x.charged = x.charged[:len(x.blocks)]
 		if d, fault := x.askBlocks(r.Context()); fault == nil && !d.Allowed {
@@ -54,14 +54,14 @@ func (x *Exchange) deriveCharges(
 	return charges, false, err
 }
 
-// deriveRules appends what the request is charged under the rules that apply to it, except those that
-// are left out.
+// deriveRules appends what the request is charged under the rules that apply to it. As long as the body is
+// unread, those whose cost depends on it are left out.
 func (x *Exchange) deriveRules(
-	r *http.Request, charges []core.Charge, leaveOut func(*Rule) bool,
+	r *http.Request, charges []core.Charge, unread bool,
 ) ([]core.Charge, error) {
 	for _, by := range x.guard.rules {
 		rule := by.rule
-		if leaveOut != nil && leaveOut(rule) || rule.Skip != nil && rule.Skip(r) {
+		if unread && rule.readsBody() || rule.Skip != nil && rule.Skip(r) {
 			continue
 		}
 		c, ok, err := x.chargeWithoutCost(rule, r)

@@ -14,7 +14,7 @@ func (x *Exchange) denyUnread(r *http.Request) (decided bool) {
 	if !expectsContinue(r) || !x.guard.readsBody() {
 		return false
 	}
-	charges, err := x.deriveRules(r, slices.Clone(x.blocks), (*Rule).readsBody)
+	charges, err := x.deriveRules(r, slices.Clone(x.blocks), true)
 	for err == nil && x.denies(r, charges) {
 		if !x.guard.follows || !x.follow(charges) {
 			return true

@@ -72,7 +72,7 @@ type ReplayConfig struct {
 // While Redis does not answer, requests are refused with 503. See once.Once for what it guarantees.
 // A Replay is immutable and safe for concurrent use.
 type Replay struct {
-	guard  *Guard // or nil
+	guard  *Guard
 	cfg    ReplayConfig
 	keeper *keeper // nil if answers are not kept
 }
@@ -84,10 +84,10 @@ func NewReplay(guard *Guard, cfg ReplayConfig) (*Replay, error) {
 	fault := faultFunc(func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("nethttp: ReplayConfig."+format, args...))
 	})
-	if guard != nil {
-		if err := guard.Check(); err != nil {
-			errs = append(errs, err)
-		}
+	if guard == nil {
+		guard = skipsAll
+	} else if err := guard.Check(); err != nil {
+		errs = append(errs, err)
 	}
 	fault.when(cfg.Once == nil || cfg.Once.Gate() == nil, "Once is missing: once.New must make it")
 	fault.when(cfg.ID == nil, "ID is nil: say what the id of a request is")
@@ -104,6 +104,9 @@ func NewReplay(guard *Guard, cfg ReplayConfig) (*Replay, error) {
 	}
 	return p, nil
 }
+
+// skipsAll is the Guard of a Replay without one. It is not noGuard, which refuses everything.
+var skipsAll = &Guard{cfg: Config{Dialect: Draft11{}, Skip: func(*http.Request) bool { return true }}}
 
 var errInvalidReplay = errors.New("nethttp: the Replay is nil or zero: NewReplay must make it")
 
@@ -125,7 +128,7 @@ func (p *Replay) Refuse(w http.ResponseWriter, r *http.Request, a *Admission) {
 	switch {
 	case a.Replayed():
 		a.earlier.answer.write(w)
-	case p == nil || p.guard == nil:
+	case p.Check() != nil:
 		noGuard.Refuse(w, r, a)
 	default:
 		p.guard.Refuse(w, r, a)
@@ -140,13 +143,7 @@ func (p *Replay) Admit(r *http.Request) *Exchange {
 		x.status, x.err = http.StatusInternalServerError, err
 		return x
 	}
-	var x *Exchange
-	if p.guard != nil {
-		x = p.guard.admit(r)
-	} else {
-		x = open(nil, r)
-		x.decision.Allowed, x.skipped = true, true
-	}
+	x := p.guard.admit(r)
 	if x.extra == noExtra {
 		x.extra = new(extra)
 	}
