@@ -286,7 +286,7 @@ func (g *Gate) giveTo(ctx context.Context, asked Charge, units int64) (given int
 	}
 	before := step(algorithm.Peek, algorithm.Cost{})
 	if units != 0 {
-		step(change, algorithm.Debt(limit, max(units, -units)))
+		step(change, limit.Cost(max(units, -units)))
 	}
 	after := step(algorithm.Peek, algorithm.Cost{})
 	if err := g.send(g.bound(ctx), ops); err != nil {

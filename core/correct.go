@@ -50,11 +50,11 @@ func (c *charge) correct(units int64) {
 	if !c.local {
 		c.Limit = c.from.current() // another period may have begun
 	}
-	k.Whole = algorithm.Debt(c.Limit, units)
+	k.Whole = c.Limit.Cost(units)
 	if k.Refund = c.Spent > units; k.Refund {
 		k.By = algorithm.Back(spent, c.Limit, c.Spent-units)
 	} else {
-		k.By = algorithm.Debt(c.Limit, units-c.Spent)
+		k.By = c.Limit.Cost(units - c.Spent)
 	}
 	c.Correction = k
 }

@@ -26,9 +26,6 @@ const MaxUnits = 1<<53 - 1
 // MaxCount is the largest number of units of a counter. Sums of a few such numbers stay below 2^53.
 const MaxCount = 1_000_000_000_000_000
 
-// mostUnits is the largest cost of a quota, whose limit may be raised: it fits in none.
-const mostUnits = 2 * MaxCount
-
 // Fault is a problem with one field of a limit.
 type Fault struct{ Field, Problem string }
 
@@ -57,8 +54,9 @@ type Limit interface {
 	Fields() int
 	// Denominator returns the denominator of this limit's costs.
 	Denominator() int64
-	// Cost returns the cost of n units, n >= 0. If n units never fit, neither does the cost. Costs
-	// below that add up: charges are merged, multiplied and corrected by the difference of units.
+	// Cost returns the cost of n units, n >= 0, at most one that never fits and exceeds each debt that
+	// Force can leave. Costs below that add up: charges are merged, multiplied and corrected by the
+	// difference of units.
 	Cost(n int64) Cost
 	// Capacity returns the number of units that an untouched key has.
 	Capacity() int64
@@ -137,8 +135,8 @@ func (c Cost) minus(d Cost, denominator int64) Cost {
 	return c
 }
 
-// mostCost never fits, and is more than any debt.
-const mostCost = 2 * longest
+// mostCost never fits, and is more than Force charges. Its sum with any level is below 2^53.
+const mostCost = longest + 2*longestDebt
 
 // times returns n times the cost, at most mostCost.
 func (c Cost) times(n, denominator int64) Cost {
@@ -199,9 +197,6 @@ func (r *Reading) Await(held, n, capacity int64, wait time.Duration) {
 		r.KeptAfter, r.RetryAfter = r.RetryAfter, wait
 	}
 }
-
-// counted returns the cost of n units of a limit that counts whole units.
-func counted(n, most int64) Cost { return Cost{min(n, most+1), 0} }
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 

@@ -3,22 +3,6 @@ package algorithm
 // MaxCharges is the largest number of charges in one request.
 const MaxCharges = 16
 
-// Rules say how the charges under one limit of a policy count.
-type Rules struct {
-	// Shadow charges never deny a request. They are committed if they fit and the request is
-	// admitted.
-	Shadow bool
-	// HoldFor is how long units are held, in microseconds, and prolonged by Renew. It is 0 if the
-	// state has no holds.
-	HoldFor int64
-	// Adjusts says that the adjustments of the state count. They are those of a quota.
-	Adjusts bool
-	Seeds   bool // the key is to be seeded before it is charged
-}
-
-// Beside reports whether the state has holds or adjustments beside it.
-func (r *Rules) Beside() bool { return r.HoldFor > 0 || r.Adjusts }
-
 // Charge is a cost on one key under one limit.
 type Charge struct {
 	Rules
@@ -53,18 +37,6 @@ func (k *Kept) Expires() int64 {
 		return last
 	}
 	return max(last, k.State.Expires())
-}
-
-// Debt returns the cost of n units that are charged whether they fit or not. A log, a sliding window
-// and a block charge at most twice the limit.
-func Debt(l Limit, n int64) Cost {
-	switch l := l.(type) {
-	case *FixedWindow:
-		return counted(n, mostOwed)
-	case *TokenBucket:
-		return l.token.times(n, l.denominator)
-	}
-	return Cost{min(n, 2*l.Capacity()), 0}
 }
 
 // Back returns the cost of n units that were charged under the limit spent and are refunded under

@@ -23,7 +23,7 @@ type FixedWindow struct {
 	start, finish int64     // of the calendar's period, in microseconds since 1970; 0 without one
 }
 
-// mostOwed is the largest number of units that a key can have used.
+// mostOwed is the largest number of units that a key can have used. No raised limit is as large.
 const mostOwed = 4 * MaxCount
 
 // NewFixedWindow validates a limit for each window of the given width. Windows start at multiples
@@ -78,7 +78,7 @@ func checkWindow(field string, window time.Duration) error {
 	return nil
 }
 
-func (f *FixedWindow) Cost(n int64) Cost { return counted(n, mostUnits) }
+func (f *FixedWindow) Cost(n int64) Cost { return Cost{min(n, mostOwed), 0} }
 func (f *FixedWindow) Capacity() int64   { return f.limit }
 
 // Window implements Limit.

@@ -62,6 +62,22 @@ type Terms struct {
 	Hold string
 }
 
+// Rules say how the charges under one limit of a policy count.
+type Rules struct {
+	// Shadow charges never deny a request. They are committed if they fit and the request is
+	// admitted.
+	Shadow bool
+	// HoldFor is how long units are held, in microseconds, and prolonged by Renew. It is 0 if the
+	// state has no holds.
+	HoldFor int64
+	// Adjusts says that the adjustments of the state count. They are those of a quota.
+	Adjusts bool
+	Seeds   bool // the key is to be seeded before it is charged
+}
+
+// Beside reports whether the state has holds or adjustments beside it.
+func (r *Rules) Beside() bool { return r.HoldFor > 0 || r.Adjusts }
+
 // AnyReceipt is the receipt by which Give takes units from a quota whoever spent them.
 // It is not -1, which is no receipt.
 const AnyReceipt = -2

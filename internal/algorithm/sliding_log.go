@@ -87,7 +87,7 @@ func logTraits(tag string, windows int) traits {
 	return traits{tag: tag, script: "sliding_log", fields: 3*windows + 3, denominator: 1}
 }
 
-func (l *SlidingLog) Cost(n int64) Cost     { return counted(n, l.largest()) }
+func (l *SlidingLog) Cost(n int64) Cost     { return Cost{min(n, 2*l.largest()), 0} }
 func (l *SlidingLog) Window() time.Duration { return micros(l.windows[0].width) }
 
 // Longest returns the limit of the longest window, and its width.

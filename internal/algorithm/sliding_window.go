@@ -41,7 +41,7 @@ func (w *SlidingWindow) measure() {
 	w.ticks = (w.width + w.tick - 1) / w.tick
 }
 
-func (w *SlidingWindow) Cost(n int64) Cost     { return counted(n, w.limit) }
+func (w *SlidingWindow) Cost(n int64) Cost     { return Cost{min(n, 2*w.limit), 0} }
 func (w *SlidingWindow) Capacity() int64       { return w.limit }
 func (w *SlidingWindow) Window() time.Duration { return micros(w.width) }
 

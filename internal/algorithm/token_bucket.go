@@ -116,11 +116,8 @@ func (b *TokenBucket) Capacity() int64       { return b.burst }
 func (b *TokenBucket) Window() time.Duration { return b.until(b.capacity) }
 
 func (b *TokenBucket) Cost(n int64) Cost {
-	switch {
-	case n == 1:
+	if n == 1 {
 		return b.token
-	case n > b.burst:
-		return Cost{b.capacity.Whole + 1, 0}
 	}
 	return b.token.times(n, b.denominator)
 }

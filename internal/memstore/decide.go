@@ -32,43 +32,29 @@ func (s *Store) decide(r *request.Request) error {
 		}
 	}()
 	now := s.clock()
-	s.ask(r)
-	r.Work = slices.Grow(r.Work[:0], len(r.Sent()))[:len(r.Sent())]
+	r.Work = slices.Grow(r.Work[:0], len(r.Charges))[:len(r.Charges)]
 	d := decision{charges: r.Work}
 	if err := s.find(&d, now, r); err != nil {
 		return err
 	}
 	reply, changed := algorithm.Run(now, r.Terms, d.charges, r.Buffer[:0])
-	for i, c := range r.Sent() {
+	for i, c := range r.Charges {
 		if has := changed&(1<<i) != 0; has || d.beside {
 			s.keep(&d, i, c, has, now)
 		}
 	}
 	r.Buffer = reply
 	_, _ = r.Settle(reply) // the model's replies are complete
-	r.SettleAsked()
 	if len(r.Answer) > 0 && r.Charges[0].Receipt() != 0 {
 		d.records[0].answer = &answer{r.Answer, now + r.AnswerFor}
 	}
 	return nil
 }
 
-// ask leaves out charges that only ask Blocks, if these have no state.
-func (s *Store) ask(r *request.Request) {
-	r.Asked = 0
-	n := r.Asks()
-	for _, c := range r.Last(n) {
-		if s.of(c).record(c) != nil {
-			return
-		}
-	}
-	r.Asked = n
-}
-
 // find finds the state of each charge, and what is kept beside it.
 func (s *Store) find(d *decision, now int64, r *request.Request) error {
 	corrects, adjusts := r.Op.Corrects(), r.Op.Adjusts()
-	for i, c := range r.Sent() {
+	for i, c := range r.Charges {
 		if k := c.Adjustment; k != nil && k.Until > 0 && (now < k.From || now >= k.Until) {
 			return request.ErrPeriod
 		}

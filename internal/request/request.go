@@ -17,9 +17,9 @@ var ErrPeriod = errors.New("request: the period has passed or has not begun")
 type Request struct {
 	algorithm.Terms
 	Charges []*Charge
-	// Asked is how many of the last charges, which only ask whether a Block blocks, a store decides apart
-	// because they have no state. The store sets it. A script gets them without their limits, and decides
-	// nothing if one of them has a state.
+	// Asked is how many of the last charges, which only ask whether a Block blocks, the store on Redis
+	// decides apart because they have no state. That store sets it. A script gets them without their
+	// limits, and decides nothing if one of them has a state.
 	Asked int
 	// Slot is taken if the charges are admitted. If it is not free, nothing is spent. It may be
 	// nil.
