@@ -228,20 +228,10 @@ func (g *Gate) conclude(ctx context.Context, p *inquiry, requests []request.Requ
 // send asks the store for requests that may lift denials. An outage is an error that wraps neither
 // the error of the caller's context nor ErrMisconfigured.
 func (g *Gate) send(ctx context.Context, requests []request.Request) error {
-	for i := range requests {
-		if g.cache != nil && lifts(&requests[i]) {
-			return g.sendLifting(ctx, requests)
-		}
-	}
-	return g.store.Decide(ctx, requests)
-}
-
-// sendLifting is send for requests some of which lift denials.
-func (g *Gate) sendLifting(ctx context.Context, requests []request.Request) error {
 	var keys []uint64
 	for i := range requests {
 		for _, c := range requests[i].Charges {
-			if requests[i].Op != algorithm.Reserve || c.Units > 0 { // what only asks changes nothing
+			if lifts(&requests[i], c) {
 				keys = append(keys, c.StateHash())
 			}
 		}

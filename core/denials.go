@@ -219,7 +219,7 @@ func (c *denialCache) answer(charges []Charge, d *Decision, now time.Duration) b
 // that. In between the cache answers nothing about these keys. Afterwards it answers nothing that
 // was asked for before, even if that answer came later.
 func (c *denialCache) lifting(keys ...uint64) (lifted func()) {
-	if c == nil {
+	if c == nil || len(keys) == 0 {
 		return func() {}
 	}
 	for _, k := range keys {
@@ -234,11 +234,16 @@ func (c *denialCache) lifting(keys ...uint64) (lifted func()) {
 	}
 }
 
-// lifts reports whether a request refunds, settles, adjusts or reserves for later, which changes the
-// waits of denials.
-func lifts(r *request.Request) bool {
-	return r.Op == algorithm.Give || r.Op == algorithm.Force || r.Op == algorithm.Settle ||
-		r.Op == algorithm.Adjust || r.Op == algorithm.AtLeast || r.Op == algorithm.Reserve && r.Bound > 0
+// lifts reports whether a request refunds, settles or adjusts a charge, or reserves it for later, which
+// changes the waits of denials. To reserve a charge that only asks changes nothing.
+func lifts(r *request.Request, c *request.Charge) bool {
+	switch r.Op {
+	case algorithm.Give, algorithm.Force, algorithm.Settle, algorithm.Adjust, algorithm.AtLeast:
+		return true
+	case algorithm.Reserve:
+		return r.Bound > 0 && c.Units > 0
+	}
+	return false
 }
 
 func (c *denialCache) void(k *pastDenial) bool {

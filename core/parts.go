@@ -20,10 +20,10 @@ func (g *Gate) askParts(caller context.Context, p *inquiry) error {
 		ctx = deadline.Keep(caller)
 	}
 	requests := p.whole[:]
-	if !g.inOneStep(whole.Charges) {
+	if parts := g.parts(whole.Charges); len(parts) > 1 {
 		ctx = g.bound(ctx) // all of them, where the store bounds each
 		requests = nil
-		for _, part := range g.parts(whole.Charges) {
+		for _, part := range parts {
 			terms := algorithm.Terms{Op: p.op, Receipts: true, Hold: whole.Hold}
 			requests = append(requests, request.Request{Terms: terms, Charges: part})
 		}
@@ -46,15 +46,8 @@ func (g *Gate) askParts(caller context.Context, p *inquiry) error {
 	return g.conclude(ctx, p, requests)
 }
 
-// inOneStep reports whether the store decides the charges in one step. On a cluster one script
-// decides only keys of one hash slot.
-func (g *Gate) inOneStep(charges []*request.Charge) bool {
-	return !g.cluster || !slices.ContainsFunc(charges, func(c *request.Charge) bool {
-		return c.Outermost() != charges[0].Outermost()
-	})
-}
-
-// parts returns the charges that each step decides.
+// parts returns the charges that each step decides. On a cluster one script decides only keys of one
+// hash slot.
 func (g *Gate) parts(charges []*request.Charge) (parts [][]*request.Charge) {
 	for _, c := range charges {
 		i := slices.IndexFunc(parts, func(part []*request.Charge) bool {
