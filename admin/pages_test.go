@@ -254,6 +254,7 @@ func TestOverview(t *testing.T) {
 	if strings.Index(page, "acme/bob api") > strings.Index(page, "Globex Inc. api") || strings.Contains(page, "acme shadow") {
 		t.Error(page)
 	}
+	gatetest.Contains(t, squeeze(s.get("subject", "key", "acme/bob")), "When a slot becomes free is not known.", "got")
 }
 
 // squeeze returns the text of a page.

@@ -60,17 +60,14 @@ func (a *Admin) render(
 	_, _ = w.Write(page.Bytes()) // the browser may have left
 }
 
-// holderView is a holder on the page of a key. ID begins the ids of its elements.
+// holderView is a holder on the page of a key.
 type holderView struct {
 	View   subjectView
 	Slots  slotsRow
 	Holder inspect.Holder
-	ID     string
 }
 
-func hold(v subjectView, s slotsRow, h inspect.Holder, id string) holderView {
-	return holderView{v, s, h, id}
-}
+func hold(v subjectView, s slotsRow, h inspect.Holder) holderView { return holderView{v, s, h} }
 
 // number is inspect.Number for every integer of a view.
 func number(n any) string {

@@ -171,13 +171,13 @@ func (j *adjusting) apply(
 // words say what has changed.
 func (j *adjusting) words(p *core.Policy, v *change) string {
 	switch {
-	case !v.Changed && j.give == 0:
+	case !v.Changed && j.give > 0:
+		return inspect.Gave(v.Key, p, 0) + " Or this was applied before."
+	case !v.Changed:
 		return "Nothing has changed: this was applied before."
 	case j.raise > 0:
 		return fmt.Sprintf("%s of %s is raised by %s until %s UTC.", p.Name(), v.Key, inspect.Number(j.raise),
 			clock(j.ends))
-	case !v.Changed:
-		return inspect.Gave(v.Key, p, 0) + " Or this was applied before."
 	}
 	return inspect.Gave(v.Key, p, v.Units)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/headgate/headgate/core"
 )
@@ -21,9 +20,6 @@ type Limit struct {
 	Cost int64
 	// Result is that of a Peek at Cost.
 	Result core.Result
-	// KeptAfter is the wait after which the next request fits if running reservations keep all that
-	// they hold. It is 0 if Result.RetryAfter counts on none of it.
-	KeptAfter time.Duration
 	// Then is the name of the policy that decides on the next request in place of this one, which is
 	// spent. It is empty if this one decides.
 	Then string
@@ -160,7 +156,7 @@ func (i *Inspector) peek(ctx context.Context, s *Subject, some []Limit) {
 		s.wait = max(s.wait, d.RetryAfter())
 	}
 	for at, r := range d.Results() {
-		some[at].Result, some[at].KeptAfter = r, r.KeptAfter()
+		some[at].Result = r
 	}
 }
 

@@ -50,7 +50,7 @@ func (s *Subject) verdict() (v Verdict) {
 		if r.RetryAfter >= v.RetryAfter {
 			v.RetryAfter, v.Opens = r.RetryAfter, r.Opens
 		}
-		v.Estimated = v.Estimated || from.KeptAfter > 0
+		v.Estimated = v.Estimated || from.Result.KeptAfter() > 0
 	}
 	// A raise of another limit may end before. That wait is also for limits that another answers for.
 	if len(v.Reasons) > 0 && s.wait > v.RetryAfter && !answered {
