@@ -24,7 +24,7 @@ func (a *Admin) parse() (*template.Template, error) {
 		"name":    a.name,
 		"link":    link,
 		"key":     inspect.FormatKey,
-		"number":  number,
+		"number":  inspect.Number,
 		"wait":    inspect.Wait,
 		"why":     func(r inspect.Reason) string { return r.Text(a.name) },
 		"time":    stamp,
@@ -68,15 +68,6 @@ type holderView struct {
 }
 
 func hold(v subjectView, s slotsRow, h inspect.Holder) holderView { return holderView{v, s, h} }
-
-// number is inspect.Number for every integer of a view.
-func number(n any) string {
-	if n, ok := n.(int); ok {
-		return inspect.Number(int64(n))
-	}
-	wide, _ := n.(int64)
-	return inspect.Number(wide)
-}
 
 // link returns the address of a key's page.
 func link(k core.Key) string {
