@@ -194,6 +194,7 @@ func TestActions(t *testing.T) {
 		if err != nil || o.Plan != "" || o.Until.IsZero() {
 			t.Errorf("%+v, %v", o, err)
 		}
+		gatetest.Contains(t, s.get("confirm?action=end+override&tenant=acme"), "What was spent stays counted", "got")
 		s.answer(t, result, "end override")
 		want(s.api, 0, 100)
 		if _, is, err := s.book.Override(t.Context(), "acme"); is || err != nil {

@@ -96,6 +96,7 @@ var ops = [...]operation{
 	},
 	OpEndOverride: {
 		name: "end override", verb: "Remove the override", question: "Remove the override of {tenant}?",
+		note:   "What was spent stays counted: keys may have used more than their limits then.",
 		result: "{tenant} has no override.", nothing: "the tenant had no override any more",
 		reverse: OpOverride, undo: "remove the override",
 	},

@@ -363,6 +363,7 @@ func TestEvict(t *testing.T) {
 				t.Error("the holder goes on")
 			}
 		}
+		a.run("why", "acme/user-1").want(t, exitUnknown, "streams has a slot for it")
 		evict("nobody").want(t, exitNothing)
 		evict(one.ID()).want(t, exitOK, "1 of 1 evicted")
 		lost(one)

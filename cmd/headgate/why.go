@@ -109,7 +109,13 @@ func (l *looked) unknowns() []unknownView {
 		}
 	}
 	if len(l.stated) == 0 && len(l.names) == 0 {
-		all = append(all, unknownView{Text: inspect.StatedNames(nil)})
+		text := inspect.StatedNames(nil)
+		for i := range l.subject.Slots {
+			if s := &l.subject.Slots[i]; !s.IsFull() {
+				text += fmt.Sprintf("; %s has a slot for it", s.Semaphore.Name())
+			}
+		}
+		all = append(all, unknownView{Text: text})
 	}
 	return all
 }
