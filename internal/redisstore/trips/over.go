@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/deadline"
 )
 
-// This file says when a call is over that has no answer; docs/reference/ways.md draws its states.
+// This file says when a call is over that has no answer; docs/architecture.md draws its states.
 
 // fired doubts a server that is silent. A call that waits behind others, as for a connection of a pool
 // that has none, learns from the probe whether the server answers.
