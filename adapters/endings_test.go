@@ -236,12 +236,16 @@ func ginEndings() []ending {
 		}
 	}
 	down := errors.New("database is down")
+	memory := core.Must(core.NewMemory(core.Config{}))
+	inside := gingate.Middleware(core.Must(nethttp.Limit(memory, "inside", core.PerMinute(1e6), keyfunc.RemoteIP())))
 	return endings("gin", func(g nethttp.Admitter, h http.HandlerFunc) http.Handler {
 		return engine(gin.WrapF(h))(g)
 	},
 		ending{name: "Status", status: 204, build: engine(func(c *gin.Context) { c.Status(204) })},
 		ending{name: "client leaves, Status 204", status: 204, build: engine(func(c *gin.Context) { leave(c.Request); c.Status(204) })},
 		ending{name: "client leaves, Status 200", status: 200, build: engine(func(c *gin.Context) { leave(c.Request); c.Status(200) })},
+		ending{name: "client leaves, nothing, a guard inside", status: 200, failed: true, build: engine(inside, func(c *gin.Context) { leave(c.Request) })},
+		ending{name: "client leaves, Status 204, a guard inside", status: 204, build: engine(inside, func(c *gin.Context) { leave(c.Request); c.Status(204) })},
 		ending{name: "JSON", status: 401, build: engine(func(c *gin.Context) { c.JSON(401, gin.H{}) })},
 		ending{name: "AbortWithStatus", status: 401, build: engine(func(c *gin.Context) { c.AbortWithStatus(401) })},
 		ending{name: "AbortWithError", status: 502, build: engine(func(c *gin.Context) { _ = c.AbortWithError(502, down) })},

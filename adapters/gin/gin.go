@@ -74,7 +74,6 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 		w.inner = x.Writer(c.Writer)
 		c.Writer = w
 		c.Next()
-		w.begin()
 		if c.Errors.Last() != nil && c.IsAborted() {
 			x.Break()
 		}
@@ -114,10 +113,10 @@ func (w *writer) Header() http.Header { return w.inner.Header() }
 // WriteHeader implements http.ResponseWriter. The guard's writer learns of an informational status, with which
 // a reverse proxy deletes headers, and passes it on.
 func (w *writer) WriteHeader(status int) {
-	w.responded = true
 	if status < http.StatusOK && status != http.StatusSwitchingProtocols {
 		w.inner.WriteHeader(status)
 	} else {
+		w.responded = true
 		w.ResponseWriter.WriteHeader(status)
 	}
 }

@@ -26,6 +26,9 @@ func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
 		return r
 	}
 	x.finished = true
+	if x.sent == 0 && x.w != nil { // the framework or the server sends the header
+		x.restoreHeaders(x.w.Header(), status)
+	}
 	requests.Show(x.request, r)
 	x.request.Body = r.Body
 	if x.skipped || x.reservation == nil && x.lease == nil && x.attempt == nil {
@@ -58,11 +61,8 @@ func (x *Exchange) FinishWritten(r *http.Request, returned bool) *http.Request {
 	case status != 0:
 	case !returned:
 		status = http.StatusInternalServerError
-	default: // the server sends the header
+	default:
 		status = http.StatusOK
-		if x.w != nil {
-			x.restoreHeaders(x.w.Header(), status)
-		}
 	}
 	return x.Finish(r, status)
 }
