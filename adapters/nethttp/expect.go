@@ -21,7 +21,7 @@ func (x *Exchange) denyUnread(r *http.Request) (decided bool) {
 		}
 	}
 	x.decision = core.Decision{}
-	x.charged = x.charged[:len(x.blocks)]
+	x.charged, x.sooner = x.charged[:len(x.blocks)], nil
 	return false
 }
 

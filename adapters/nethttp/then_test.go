@@ -3,6 +3,7 @@ package nethttp_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -158,6 +159,24 @@ func TestThenTellsTheShortestWait(t *testing.T) {
 				t.Errorf("%d with Retry-After %q, want %d with %q: %s", r.StatusCode, got, c.status, c.wait, body(t, r))
 			}
 		})
+	}
+}
+
+// What the look before the body finds under the first policies says nothing of a rule that reads the body.
+func TestThenBeforeTheBody(t *testing.T) {
+	t.Parallel()
+	fast, slow := gatetest.Limited(t, "fast", core.AnyMinute(1)), gatetest.Limited(t, "slow", core.AnyMinute(9))
+	bytes := gatetest.Limited(t, "bytes", core.FixedWindow{Limit: 10, Window: time.Hour})
+	h := guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: []nethttp.Rule{
+		{Policy: bytes, Key: keyfunc.RemoteIP(), Cost: nethttp.ContentLength(0), CostBody: 10},
+		{Policy: fast, Then: []*core.Policy{slow}, Key: keyfunc.RemoteIP()},
+	}}).Handler(http.HandlerFunc(ok))
+	for _, want := range []string{"", "3600"} {
+		w := get(h, func(r *http.Request) {
+			r.Header.Set("Expect", "100-continue")
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader("6bytes")), 6
+		})
+		gatetest.Equal(t, w.Header.Get("Retry-After"), want, "Retry-After")
 	}
 }
 
