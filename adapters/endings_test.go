@@ -93,6 +93,21 @@ func (e ending) play(h http.Handler) int {
 	return code
 }
 
+func hijack(w http.ResponseWriter, _ *http.Request) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\n\r\n")
+	_ = rw.Flush()
+}
+
+// unwraps is the ResponseWriter of middleware that offers nothing but Unwrap.
+type unwraps struct{ http.ResponseWriter }
+
+func (u unwraps) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
 // plainEndings are those of an http.HandlerFunc.
 var plainEndings = []struct {
 	name    string
@@ -119,15 +134,7 @@ var plainEndings = []struct {
 	}},
 	// gin sends the last of them.
 	{"two statuses", 403, false, "gin", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403); w.WriteHeader(500) }},
-	{"hijack", 101, false, "", func(w http.ResponseWriter, _ *http.Request) {
-		conn, rw, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			panic(err)
-		}
-		defer conn.Close()
-		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\n\r\n")
-		_ = rw.Flush()
-	}},
+	{"hijack", 101, false, "", hijack},
 	{"panic", 500, false, "", func(http.ResponseWriter, *http.Request) { panic("handler's own") }},
 	{"panic after a header", 500, false, "", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Begun", "yes")
@@ -178,6 +185,9 @@ func netHTTPEndings() []ending {
 		return g.Handler(mux)
 	}}, ending{name: "panic, recovered inside", status: 500, build: func(g nethttp.Admitter) http.Handler {
 		return g.Handler(recovered(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("own") })))
+	}}, ending{name: "hijack behind Unwrap", status: 101, build: func(g nethttp.Admitter) http.Handler {
+		h := g.Handler(http.HandlerFunc(hijack))
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(unwraps{w}, r) })
 	}})
 }
 

@@ -12,8 +12,8 @@ import (
 )
 
 // Writer returns the ResponseWriter for the handler of an admitted request, one on w that keeps
-// headers as restoreHeaders describes. It has Unwrap, ReadFrom, CloseNotify, and those of Flush and
-// Hijack that w has. If there is nothing to keep and nothing depends on the response, it is w.
+// headers as restoreHeaders describes. It has Unwrap, ReadFrom, CloseNotify, Flush if w has it, and
+// Hijack if an http.ResponseController can hijack w. If there is nothing to keep and nothing depends on the response, it is w.
 // A request that has waited has the whole WriteTimeout of its http.Server. An adapter calls Writer once,
 // after WriteHeaders.
 func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
@@ -142,7 +142,7 @@ func (w writer) ReadFrom(src io.Reader) (n int64, err error) {
 
 // Hijack implements http.Hijacker.
 func (w writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := w.x.w.(http.Hijacker).Hijack()
+	conn, rw, err := http.NewResponseController(w.x.w).Hijack()
 	if err == nil {
 		w.x.sent = cmp.Or(w.x.sent, http.StatusSwitchingProtocols)
 		w.x.attempt.lose(lostStream)

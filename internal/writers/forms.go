@@ -7,13 +7,14 @@ import (
 	"net/http"
 )
 
-// Like returns own with those of Flush and Hijack that the ResponseWriter below has. It allocates nothing if
+// Like returns own with Flush if the ResponseWriter below has it, and with Hijack if an
+// http.ResponseController can hijack that one: it would pass an own without Hijack. It allocates nothing if
 // own is one pointer. ReadFrom is always there: io.Copy copies as well without it. So is CloseNotify, which
 // nobody calls to learn what a ResponseWriter can do.
 func Like[O Own](own O) http.ResponseWriter {
 	below := own.Unwrap()
 	_, flushes := below.(http.Flusher)
-	_, hijacks := below.(http.Hijacker)
+	hijacks := canHijack(below)
 	switch w := (w[O]{own}); {
 	case flushes && hijacks:
 		return wfh[O]{wf[O]{w}}

@@ -36,6 +36,11 @@ type notifies struct{ http.ResponseWriter }
 
 func (notifies) CloseNotify() <-chan bool { return closed }
 
+// unwraps has Unwrap only.
+type unwraps struct{ http.ResponseWriter }
+
+func (u unwraps) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
 // has says which of Flush and Hijack a ResponseWriter has.
 func has(w http.ResponseWriter) (form int) {
 	_, flushes := w.(http.Flusher)
@@ -50,25 +55,25 @@ func has(w http.ResponseWriter) (form int) {
 
 func TestLike(t *testing.T) {
 	bare := struct{ http.ResponseWriter }{httptest.NewRecorder()}
-	for _, w := range []http.ResponseWriter{
-		bare,
-		httptest.NewRecorder(),
-		struct {
-			http.ResponseWriter
-			http.Hijacker
-		}{bare, below{}},
-		struct {
+	hijacked := struct {
+		http.ResponseWriter
+		http.Hijacker
+	}{bare, below{}}
+	for _, c := range []struct {
+		w    http.ResponseWriter
+		want int
+	}{
+		{bare, 0}, {httptest.NewRecorder(), 1}, {hijacked, 2}, {notifies{bare}, 0},
+		{struct {
 			http.ResponseWriter
 			below
-		}{bare, below{}},
-		notifies{bare},
+		}{bare, below{}}, 3},
+		{unwraps{hijacked}, 2}, {unwraps{unwraps{bare}}, 0}, {unwraps{Like(own{hijacked})}, 2},
 	} {
-		o := &own{w}
+		w, o := c.w, &own{c.w}
 		var got http.ResponseWriter
 		gatetest.Equal(t, testing.AllocsPerRun(100, func() { got = Like(o) }), 0, "%T: allocations", w)
-		if has(got) != has(w) {
-			t.Errorf("%T has %02b, and what is like it %02b", w, has(w), has(got))
-		}
+		gatetest.Equal(t, has(got), c.want, "what is like %T has", w)
 		check(t, got, w)
 	}
 }

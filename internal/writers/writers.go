@@ -37,6 +37,17 @@ func Flushes(w http.ResponseWriter) bool {
 	return false
 }
 
+// canHijack reports whether an http.ResponseController can hijack w.
+func canHijack(w http.ResponseWriter) bool {
+	switch w := w.(type) {
+	case http.Hijacker:
+		return true
+	case interface{ Unwrap() http.ResponseWriter }:
+		return canHijack(w.Unwrap())
+	}
+	return false
+}
+
 // ErrorFlusher returns what flushes w as an http.ResponseController does. A flush of a stream passes
 // several ResponseWriters: with a ResponseController between each two, it needs more stack.
 func ErrorFlusher(w http.ResponseWriter) interface{ FlushError() error } {
