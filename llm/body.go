@@ -15,8 +15,8 @@ func (x *call) replaceBody(r *http.Request) {
 		r.Header.Set("Content-Length", strconv.Itoa(n))
 		r.TransferEncoding = nil
 	}
-	accept := "identity"
-	if !x.hides && acceptsGzip(r.Header) {
+	accept, ends := "identity", x.request.Stream && x.meter.cfg.Overrun == OverrunEnd
+	if !x.hides && !ends && acceptsGzip(r.Header) {
 		accept = "gzip" // the only encoding that a Tap decodes
 	}
 	r.Header.Set("Accept-Encoding", accept)

@@ -13,8 +13,9 @@ const (
 	// OverrunDebt lets it go on. What it uses beyond the budget is a debt. Later requests wait
 	// until the debt is paid.
 	OverrunDebt Overrun = iota
-	// OverrunEnd ends it between two events, with an error of the server's own format. A stream
-	// with a Content-Encoding goes on as with OverrunDebt.
+	// OverrunEnd ends it between two events, with an error of the server's own format. The Meter asks
+	// the server for a stream without a Content-Encoding. One that has one nevertheless goes on as with
+	// OverrunDebt.
 	OverrunEnd
 )
 

@@ -273,18 +273,24 @@ func TestLongStreamHasFewCharges(t *testing.T) {
 }
 
 // Of an encoding that the Meter cannot read, a client can ask for none, and of none where the usage is
-// asked for, because it could not be hidden.
+// asked for, because it could not be hidden, or where a stream may be ended between two events.
 func TestClientChoosesNoUnreadEncoding(t *testing.T) {
 	const message = `{"model":"m","max_tokens":5}`
-	for _, c := range []struct{ path, body, accepts, want string }{
-		{messagesPath, message, "br", "identity"}, {messagesPath, message, "zstd, br", "identity"},
-		{messagesPath, message, "gzip;q=0, br", "identity"}, {messagesPath, message, "br, gzip;q=0.5", "identity"},
-		{messagesPath, message, "", "identity"},
-		{chatPath, `{"model":"m","stream":true}`, "gzip, br", "identity"},
-		{chatPath, `{"model":"m","stream":true,"stream_options":{"include_usage":false}}`, "gzip", "identity"},
-		{chatPath, `{"model":"m","stream":false}`, "gzip, br", "gzip"},
+	const stream = `{"model":"m","max_tokens":5,"stream":true}`
+	for _, c := range []struct {
+		path, body, accepts, want string
+		overrun                   llm.Overrun
+	}{
+		{messagesPath, message, "br", "identity", 0}, {messagesPath, message, "zstd, br", "identity", 0},
+		{messagesPath, message, "gzip;q=0, br", "identity", 0}, {messagesPath, message, "br, gzip;q=0.5", "identity", 0},
+		{messagesPath, message, "", "identity", 0},
+		{chatPath, `{"model":"m","stream":true}`, "gzip, br", "identity", 0},
+		{chatPath, `{"model":"m","stream":true,"stream_options":{"include_usage":false}}`, "gzip", "identity", 0},
+		{chatPath, `{"model":"m","stream":false}`, "gzip, br", "gzip", 0},
+		{messagesPath, stream, "gzip", "gzip", 0}, {messagesPath, stream, "gzip", "identity", llm.OverrunEnd},
+		{messagesPath, message, "gzip", "gzip", llm.OverrunEnd},
 	} {
-		r := newRig(t, core.UnitTokens, 1000, nil)
+		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) { cfg.ChargeEvery, cfg.Overrun = 1, c.overrun })
 		var asked string
 		r.handle(func(w http.ResponseWriter, q *http.Request) {
 			asked = q.Header.Get("Accept-Encoding")
