@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/llm/internal/wire"
 )
 
@@ -31,7 +30,7 @@ func (m *Meter) begin(w http.ResponseWriter, r *http.Request, t wire.Target) (x 
 	if err != nil {
 		return nil, malformed(err)
 	}
-	x.body, x.outer = body, nethttp.AdmissionFromContext(r.Context())
+	x.body = body
 	x.injectUsage()
 	return x, nil
 }

@@ -92,22 +92,31 @@ func (m *Meter) rules() []nethttp.Rule {
 	return rules
 }
 
-// chargesOf returns what that much output costs beyond what is charged, for each budget that counts
-// output.
-func (m *Meter) chargesOf(r *http.Request, x *call, output int64) ([]core.Charge, error) {
-	all, err := m.budgets.Charges(r)
-	if err != nil {
-		return nil, err
+// deriveRunning derives what running charges charge: the budgets of the call that count output. It is
+// called before the handler, which may put its server's key in place of the client's. Without charges the
+// stream is charged at its end.
+func (x *call) deriveRunning(r *http.Request) {
+	if x.meter.cfg.ChargeEvery == 0 || !x.request.Stream || x.exempt() {
+		return
 	}
+	all, _ := x.meter.budgets.Charges(r) // which derived the same a moment ago
+	for _, c := range all {
+		if c.Policy.Unit() != core.UnitInputTokens {
+			c.Clamp = false
+			x.charges = append(x.charges, c)
+		}
+	}
+}
+
+// chargesOf returns what that much output costs beyond what is charged.
+func (x *call) chargesOf(output int64) []core.Charge {
 	bill := x.expected(x.estimate)
 	bill.Usage.Output = output
 	var charges []core.Charge
-	for _, c := range all {
-		unit := c.Policy.Unit()
-		c.Cost, c.Clamp = x.units(unit, &bill)-x.held(c.Policy), false
-		if c.Cost > 0 && unit != core.UnitInputTokens {
+	for _, c := range x.charges {
+		if c.Cost = x.units(c.Policy.Unit(), &bill) - x.held(c.Policy); c.Cost > 0 {
 			charges = append(charges, c)
 		}
 	}
-	return charges, nil
+	return charges
 }

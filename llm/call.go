@@ -27,11 +27,10 @@ type call struct {
 	pricing
 	guess    guess
 	estimate Usage
-	body     *heldBody          // for the server
-	change   wire.Change        // of the body that the client has sent
-	whole    []byte             // the body until the request is admitted, for Config.Downgrade
-	hides    bool               // the client did not ask for the usage that the server sends
-	outer    *nethttp.Admission // of a guard around the Meter, or nil
+	body     *heldBody   // for the server
+	change   wire.Change // of the body that the client has sent
+	whole    []byte      // the body until the request is admitted, for Config.Downgrade
+	hides    bool        // the client did not ask for the usage that the server sends
 
 	tap     *wire.Tap               // of a response of 2xx
 	status  int                     // of the response, 0 before it
@@ -50,10 +49,10 @@ type call struct {
 	release  func()            // ends the context of the handler's request
 	writer   *writer           // of the handler, with its request
 
-	counted  bool    // pay was called
-	paid     []int64 // the units of each budget that the guard has charged
-	reserved int64   // tokens of output that are charged
-	beyond   int64   // the part of reserved that running charges paid for
+	charges  []core.Charge // of the budgets that running charges charge, without their costs
+	paid     []int64       // the units of each budget that the guard has charged, once pay was called
+	reserved int64         // tokens of output that are charged
+	beyond   int64         // the part of reserved that running charges paid for
 	running  []runningCharge
 	indebted bool   // a running charge was denied
 	ending   string // the code of the error that ends the stream, or empty
@@ -145,6 +144,7 @@ func (x *call) prepare(w http.ResponseWriter) {
 	x.nameModel(w.Header())
 	x.writer = newWriter(x.admitted.Writer(w), x.guarded.WithContext(inner), x)
 	x.release, x.aborted = release, true
+	x.deriveRunning(x.writer.request)
 }
 
 // close settles what the response used, when the handler has returned or panicked.

@@ -42,7 +42,7 @@ func (m *Meter) downgrade(r *http.Request, denied *nethttp.Admission) bool {
 	if err != nil {
 		return false
 	}
-	next.outer, next.replaced = x.outer, x.request.Model
+	next.replaced = x.request.Model
 	next.given, next.guarded = x.given, x.guarded
 	_ = x.body.Close() // cannot fail
 	next.body = m.bodies.hold(x.body.key, body)

@@ -2,7 +2,6 @@ package llm
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/llm/internal/wire"
@@ -11,13 +10,8 @@ import (
 // pay notes what the guard has charged, and the output that this pays for at least: none if a budget
 // has lowered the estimate to its limit. Later calls do nothing. The first byte of a response does not
 // wait for it.
-func (x *call) pay(ctx context.Context) {
-	if x.counted {
-		return
-	}
-	x.counted = true
-	a := nethttp.AdmissionFromContext(ctx)
-	if a == nil || a == x.outer { // the guard was skipped
+func (x *call) pay() {
+	if x.paid != nil || x.exempt() {
 		return
 	}
 	budgets := x.meter.cfg.Budgets
@@ -25,7 +19,7 @@ func (x *call) pay(ctx context.Context) {
 	expected := x.expected(x.estimate)
 	for i, b := range budgets {
 		x.paid[i] = x.units(b.Policy.Unit(), &expected)
-		for _, result := range a.Decision().Results() {
+		for _, result := range x.admitted.Decision().Results() {
 			if result.Policy == b.Policy && result.Limit > 0 && result.Limit < x.paid[i] {
 				x.paid[i], x.reserved = result.Limit, 0
 			}
@@ -33,39 +27,40 @@ func (x *call) pay(ctx context.Context) {
 	}
 }
 
+// exempt reports whether the guard was skipped.
+func (x *call) exempt() bool {
+	return nethttp.AdmissionFromContext(x.ctx) != &x.admitted.Admission
+}
+
 // chargeRunning charges a stream for the output beyond what it has paid for.
-func (x *call) chargeRunning(r *http.Request) {
-	every := x.meter.cfg.ChargeEvery
-	if every == 0 || x.indebted || !x.request.Stream {
+func (x *call) chargeRunning() {
+	if len(x.charges) == 0 || x.indebted {
 		return
 	}
-	if x.pay(r.Context()); x.paid == nil {
-		return
-	}
+	x.pay()
 	o := x.tap.Response()
 	seen := x.seen(&o)
 	if seen <= x.reserved || o.Answered() {
 		return
 	}
 	// Charges that grow keep their number small for a long stream.
-	least := max(every, seen-x.reserved)
+	least := max(x.meter.cfg.ChargeEvery, seen-x.reserved)
 	more := max(least, x.beyond/2)
-	if !x.charge(r, more, more == least) {
-		more = least
-		x.charge(r, more, true)
+	if !x.charge(more, more == least) {
+		x.charge(least, true)
 	}
 }
 
 // charge charges a stream for more tokens of output. It reports false if a budget denies them and
 // it is not the last try.
-func (x *call) charge(r *http.Request, more int64, last bool) bool {
-	charges, err := x.meter.chargesOf(r, x, x.reserved+more)
-	if err != nil || len(charges) == 0 {
+func (x *call) charge(more int64, last bool) bool {
+	charges := x.chargesOf(x.reserved + more)
+	if len(charges) == 0 {
 		x.reserved += more
-		return true // it is a debt at the end
+		return true
 	}
 	// The charge ends within the Gate's timeout, so it need not end with the client.
-	ctx := context.WithoutCancel(r.Context())
+	ctx := context.WithoutCancel(x.ctx)
 	reservation, d, err := x.meter.cfg.Guard.Gate.Charge(ctx, charges...)
 	switch {
 	case reservation != nil:

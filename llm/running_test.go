@@ -98,8 +98,13 @@ func TestOverrunEnd(t *testing.T) {
 		name, path, options, event string
 		keep                       bool
 		last                       string
+		upstream                   func(http.Header) // of the proxy
 	}{
 		{name: "chat", path: chatPath, event: word},
+		{name: "chat with another key", path: chatPath, event: word,
+			upstream: func(h http.Header) { h.Set("X-Tenant", "gateway") }},
+		{name: "chat without a key", path: chatPath, event: word,
+			upstream: func(h http.Header) { h.Del("X-Tenant") }},
 		{name: "chat with usage", path: chatPath,
 			options: `"stream_options":{"include_usage":true},`, event: word},
 		{name: "chat with KeepBody", path: chatPath, event: word, keep: true},
@@ -120,6 +125,12 @@ func TestOverrunEnd(t *testing.T) {
 				r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) {
 					cfg.ChargeEvery, cfg.Overrun, cfg.KeepBody = 2, llm.OverrunEnd, c.keep
 				})
+				if proxy := proxyTo(t, r.upstream); c.upstream != nil {
+					r.handle(func(w http.ResponseWriter, q *http.Request) {
+						c.upstream(q.Header)
+						proxy.ServeHTTP(w, q)
+					})
+				}
 				stopped := make(chan struct{})
 				r.answer = func(w http.ResponseWriter, q *http.Request) {
 					w.Header().Set("Content-Type", "text/event-stream")

@@ -12,7 +12,7 @@ import (
 // finish determines what the call used, learns from it, and settles the running charges. The
 // guard settles the first charge.
 func (x *call) finish(ctx context.Context) {
-	x.pay(ctx)
+	x.pay()
 	outcome, bill := x.outcome()
 	x.event = ResponseEvent{
 		Request: x.asks(), Outcome: outcome, Estimate: x.estimate, Bill: bill,

@@ -84,7 +84,7 @@ func (w *writer) Write(p []byte) (int, error) {
 		}
 		x.gone = true
 	}
-	x.chargeRunning(w.request)
+	x.chargeRunning()
 	if x.ending == "" {
 		return len(p), nil
 	}
