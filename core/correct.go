@@ -127,6 +127,7 @@ func (g *Gate) giveBack(ctx context.Context, p *inquiry, requests []request.Requ
 			c.Spent = keep
 		}
 		if len(back) > 0 {
+			p.whole[0].Buffer = nil // a late refund keeps parts of it
 			g.give(ctx, hold, back)
 		}
 	}

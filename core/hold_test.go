@@ -413,6 +413,36 @@ func TestCallerThatLeavesLeavesNoHold(t *testing.T) {
 	})
 }
 
+// A refund that no caller waits for does not read memory that later decisions use.
+func TestLateRefundKeepsItsReceipt(t *testing.T) {
+	calls := make(chan func(), 2) // of the Clock, in order
+	g := memoryGate(t, core.Config{Clock: func() time.Time {
+		select {
+		case f := <-calls:
+			f()
+		default:
+		}
+		return noon
+	}})
+	other, spent := memoryGate(t, core.Config{}), limited(t, "spent", frozen(1000))
+	p, key := heldFor(t, time.Hour), newKey(t, "k")
+	for range 5 { // under the race detector a sync.Pool forgets one value in four
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		reused := make(chan struct{})
+		calls <- func() { <-ctx.Done() } // while it decides
+		calls <- func() { <-reused }     // before it refunds
+		_, _, err := g.Charge(ctx, core.Charge{Policy: p, Key: key, Cost: 4})
+		gatetest.Is(t, err, context.DeadlineExceeded, "Charge")
+		cancel()
+		for range 10 {
+			decide(t, other, core.Charge{Policy: spent, Key: key, Cost: 9})
+		}
+		close(reused)
+		g.AwaitTasks()
+		wantUsed(t, g, p, key, 0)
+	}
+}
+
 func monthOf(limit int64) core.Algorithm {
 	return core.Calendar{Limit: limit, Every: core.PeriodMonth, In: time.UTC}
 }
