@@ -143,7 +143,11 @@ func (g *Gate) give(ctx context.Context, hold string, charges []*request.Charge)
 	}
 	send := func() {
 		detached := context.WithoutCancel(ctx)
-		if _, err := g.settle(deadline.Until(detached, end), hold, charges); err != nil {
+		err := safely(func() error {
+			_, err := g.settle(deadline.Until(detached, end), hold, charges)
+			return err
+		})
+		if err != nil {
 			g.tellReservation(detached, OpRefundFailed, err, 0)
 		}
 	}

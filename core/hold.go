@@ -192,7 +192,11 @@ type unsettled struct {
 // end settles the charges, and ends their holds. It leaves those that are to be settled again if
 // that fails: all, if none was settled.
 func (r *Reservation) end(ctx context.Context, part *unsettled) error {
-	ended, err := r.gate.settle(ctx, r.hold.id, part.charges)
+	ended := int64(0)
+	err := safely(func() (err error) {
+		ended, err = r.gate.settle(ctx, r.hold.id, part.charges)
+		return err
+	})
 	switch {
 	case err != nil && !part.doubtful && !errors.As(err, new(request.Unsent)):
 		part.doubtful = true
@@ -226,7 +230,7 @@ func (r *Reservation) settleAgain(op Op, open []*unsettled, since time.Time) {
 				settled = false
 				return true
 			}
-			err := safely(func() error { return r.end(context.Background(), part) })
+			err := r.end(context.Background(), part)
 			settled = settled && (err == nil || len(part.charges) > 0)
 			return err == nil || len(part.charges) == 0
 		})

@@ -340,8 +340,8 @@ func TestUnheldChargesAreSettledOnce(t *testing.T) {
 	})
 }
 
-// A panic in a hook of the client is a failure of a renewal, which is tried again.
-func TestRenewalSurvivesPanics(t *testing.T) {
+// A panic in a hook of the client is a failure of a renewal or a Settle, which is tried again.
+func TestReservationSurvivesPanics(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -354,14 +354,20 @@ func TestRenewalSurvivesPanics(t *testing.T) {
 		}
 		return send()
 	}))
-	g := redisGate(t, client, core.Config{})
+	g := redisGate(t, client, core.Config{Timeout: busyTimeout})
 	p, key := heldFor(t, 3*time.Second), newKey(t, "k")
-	r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+	renewed := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
 	on.Store(true)
 	<-hit
 	on.Store(false)
-	settle(t, r, 3)
+	settle(t, renewed, 3)
 	wantUsed(t, g, p, key, 3)
+	r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+	on.Store(true)
+	gatetest.Fails(t, r.Settle(t.Context(), 3), "settled")
+	on.Store(false)
+	g.AwaitTasks()
+	wantUsed(t, g, p, key, 6)
 }
 
 // losingGate returns a Gate whose client loses the reply to the next script when loses is set. The Gate

@@ -59,14 +59,16 @@ func (inside) Suffix(p *Policy) string { return p.own.kind.Suffix }
 
 // Mark spends one strike, which blocks, on a key under a policy whose Algorithm is a Block, unless the
 // key is blocked. It keeps the answer, which may be empty, as long as the block lasts. It works on a
-// closed Gate too.
+// closed Gate too. A panic, as in a hook of the client, is an error.
 func (inside) Mark(ctx context.Context, g *Gate, p *Policy, key Key, answer []byte) error {
-	_, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, b *algorithm.Block) {
-		r.Op = algorithm.Decide
-		r.Charges[0].Cost = b.Cost(1)
-		r.Answer, r.AnswerFor = answer, b.Most().Microseconds()
+	return safely(func() error {
+		_, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, b *algorithm.Block) {
+			r.Op = algorithm.Decide
+			r.Charges[0].Cost = b.Cost(1)
+			r.Answer, r.AnswerFor = answer, b.Most().Microseconds()
+		})
+		return err
 	})
-	return err
 }
 
 // Answer returns what Mark has kept, or nothing.

@@ -220,6 +220,30 @@ func TestOnceSurvivesOutage(t *testing.T) {
 	})
 }
 
+// A panic in a hook of the client is a failure to record, which is tried again.
+func TestOnceSurvivesPanics(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	var panics atomic.Int32 // left
+	client.AddHook(gatetest.OnScripts(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+		if panics.Add(-1) >= 0 {
+			panic("hook")
+		}
+		return send()
+	}))
+	o, key := newOnce(t, redisGate(t, client, core.Config{}), once.Config{TTL: time.Minute}), newKey(t, "k")
+	err := o.Do(ctx, key, 0, func(context.Context) error {
+		panics.Store(2) // Succeed, and the first attempt in the background
+		return nil
+	})
+	gatetest.Is(t, err, once.ErrNotRecorded, "Do")
+	eventually(t, "the success is remembered", func() bool {
+		return panics.Load() < 0 && errors.Is(gatetest.Err(o.Begin(ctx, key, 0)), once.ErrDone)
+	})
+}
+
 // A caller whose lease is lost while it works hears of it, and the key is remembered.
 func TestOnceLosesLease(t *testing.T) {
 	t.Parallel()
