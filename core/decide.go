@@ -33,13 +33,18 @@ func (g *Gate) Peek(ctx context.Context, charges ...Charge) (d Decision, err err
 }
 
 // SpendUpTo spends every charge up to n times, as often as all of them fit, and returns how often
-// that was. The Decision is allowed if that is above 0, or n is 0. Its waits are those for one
-// time. With a Cost of 1 it takes n units, or as many as there are.
+// that was. The Decision is allowed if that is above 0. Its waits are those for one time. With a Cost
+// of 1 it takes n units, or as many as there are. If n is 0, it is a Peek whose Decision is allowed.
 func (g *Gate) SpendUpTo(
 	ctx context.Context, n int64, charges ...Charge,
 ) (granted int64, d Decision, err error) {
 	if n < 0 {
 		return 0, d, fmt.Errorf("%w: SpendUpTo %d times", ErrCharge, n)
+	}
+	if n == 0 {
+		d, err = g.Peek(ctx, charges...)
+		d.Allowed = err == nil
+		return 0, d, err
 	}
 	granted, err = g.decide(ctx, &d, algorithm.AtMost, n, charges)
 	if !d.Allowed {

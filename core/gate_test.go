@@ -261,13 +261,22 @@ func TestSpendUpToSpendsCostsSeveralTimes(t *testing.T) {
 		if n != 3 || err != nil || !d.Allowed || d.At(0).Used != 3 || d.At(1).Used != 60 {
 			t.Errorf("granted %d: %s, %v", n, show(d), err)
 		}
-		if n, d, err := g.SpendUpTo(t.Context(), 0, requests); n != 0 || err != nil || !d.Allowed {
+		requests.Cost = 8 // does not fit
+		if n, d, err := g.SpendUpTo(t.Context(), 0, requests); n != 0 || err != nil || !d.Allowed || d.At(0).Allowed {
 			t.Errorf("0 times: granted %d: %s, %v", n, show(d), err)
 		}
 		tokens.Cost = core.NoCost
 		if n, d, err := g.SpendUpTo(t.Context(), 100, tokens); n != 100 || err != nil {
 			t.Errorf("without a cost: granted %d: %s, %v", n, show(d), err)
 		}
+		many := core.Charge{Policy: limited(t, "many", frozen(2000)), Key: key, Cost: 1}
+		strikes := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "strikes", Shadow: true, Algorithm: core.Block{
+			Strikes: 3, Within: time.Minute, For: time.Minute,
+		}}), Key: key, Cost: 1}
+		if n, d, err := g.SpendUpTo(t.Context(), 2000, many, strikes); n != 2000 || err != nil || d.At(1).Used != 3 {
+			t.Errorf("beside a shadow of a Block: granted %d: %s, %v", n, show(d), err)
+		}
+		wantUsed(t, g, strikes.Policy, key, 3)
 	})
 }
 

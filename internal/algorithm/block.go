@@ -206,9 +206,12 @@ func (s *block) Fits(Cost, Terms) bool { return s.found.until <= s.now }
 
 // Commit implements State. Strikes of a blocked key do not count: its requests under way would make
 // the next block longer.
-func (s *block) Commit(c Cost, _ Terms) (receipt int64) {
+func (s *block) Commit(c Cost, t Terms) (receipt int64) {
 	b, f := s.of, &s.found
 	reason, strikes := c.Whole/reasons, c.Whole%reasons
+	if t.Op == AtMost { // a multiple of a shadow's strikes may be large, and has no reason
+		reason, strikes = 0, c.Whole
+	}
 	switch {
 	case c.Fraction > 0 && strikes == 0:
 		if s.now+c.Fraction > f.until {

@@ -72,6 +72,9 @@ fits = reply[found - 5] == 0
 
 --: commit
 local state, length, strikes = states[key].found, reply[found - 2], whole % 1000
+if operation == 'atmost' then -- a multiple of a shadow's strikes may be large, and has no reason
+  strikes = whole
+end
 local reason = (whole - strikes) / 10
 states[key].kept = state
 if part > 0 and strikes == 0 then
