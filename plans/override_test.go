@@ -385,7 +385,7 @@ func TestOverrideWhileRedisIsDown(t *testing.T) {
 }
 
 // While Redis is down, it is asked for changes at least twice a second, so that a Book obeys them within a
-// second of an answer, and Resolve is called as seldom as before.
+// second of an answer. Resolve is called once a TTL, whatever becomes of Redis and of an override meanwhile.
 func TestRedisThatIsDownAsksNoResolve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := redis.NewClient(&redis.Options{
@@ -393,32 +393,47 @@ func TestRedisThatIsDownAsksNoResolve(t *testing.T) {
 			Addr:                     "127.0.0.1:1", // a name that is looked up in a bubble makes the process's resolver part of it
 		})
 		var polls atomic.Int64
+		var down atomic.Bool
 		client.AddHook(gatetest.OnCommands(func(_ context.Context, cmds []redis.Cmder, _ func() error) error {
 			if cmds[0].Name() == "lindex" {
 				polls.Add(1)
 			}
-			return gatetest.Fail(cmds, io.EOF)
+			if down.Load() {
+				return gatetest.Fail(cmds, io.EOF)
+			}
+			if len(cmds) == 1 {
+				return gatetest.Fail(cmds, redis.Nil) // no change
+			}
+			cmds[0].(*redis.StringCmd).SetVal(`{"plan":"free"}`)
+			cmds[1].(*redis.DurationCmd).SetVal(10 * time.Second)
+			return nil
 		}))
 		t.Cleanup(func() { _ = client.Close() })
 		var calls atomic.Int64
+		down.Store(true)
 		p := newBook(t, plans.Config{Client: client, TTL: time.Minute, Resolve: func(context.Context, string) (string, error) {
 			calls.Add(1)
 			return "pro", nil
 		}})
-		ask := func(times int, want int64) {
+		ask := func(times int, limit core.Algorithm, want int64) {
+			t.Helper()
 			for range times {
-				expect(t, p, "acme", pro)
+				expect(t, p, "acme", limit)
 				time.Sleep(1100 * time.Millisecond)
 				synctest.Wait()
 			}
 			gatetest.Equal(t, calls.Load(), want, "calls of Resolve")
 		}
-		ask(30, 1) // in half a TTL
+		ask(30, pro, 1) // in half a TTL
 		if n := polls.Load(); n < 66 {
 			t.Errorf("Redis was asked %d times for changes in 33 s", n)
 		}
-		time.Sleep(time.Minute)
-		ask(3, 2)
+		down.Store(false)
+		time.Sleep(time.Second)
+		ask(9, free, 2) // the first answer of Redis may tell of a change
+		down.Store(true)
+		time.Sleep(50 * time.Second) // beyond the TTL, and the end of the override
+		ask(10, pro, 3)
 	})
 }
 

@@ -58,9 +58,6 @@ func (b *Book) learn(
 	} else {
 		s.override = override
 	}
-	if s.override != nil && s.override.until > 0 {
-		a.For = min(a.For, max(0, s.override.until-b.now()))
-	}
 	set := b.Set()
 	if b.holds(s.override) && s.override.Plan != "" && set.plans[s.override.Plan] == nil {
 		err := fmt.Errorf("%w: the override names %.80q", ErrUnknownPlan, s.override.Plan)
