@@ -434,6 +434,12 @@ func TestRedisThatIsDownAsksNoResolve(t *testing.T) {
 		down.Store(true)
 		time.Sleep(50 * time.Second) // beyond the TTL, and the end of the override
 		ask(10, pro, 3)
+		down.Store(false)
+		time.Sleep(time.Second)
+		ask(1, pro, 3)
+		ask(8, free, 3)
+		time.Sleep(40 * time.Second) // beyond the TTL
+		ask(1, free, 4)
 	})
 }
 

@@ -65,6 +65,7 @@ func (b *Book) learn(
 	}
 	if unchanged && last.answered > b.now() {
 		s.answered = last.answered // only the override is not known
+		a.For = min(a.For, s.answered-b.now())
 	} else {
 		a.Failed = !b.ask(ctx, tenant, s, set, a.For) || a.Failed
 	}
