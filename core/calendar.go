@@ -40,7 +40,8 @@ type Calendar struct {
 	// other periods start at the same time of the day, day of the week, day of the month or day of
 	// the year. If a month lacks that day, its last day takes the place: a period from 31 January
 	// ends on 28 or 29 February, and the next one on 31 March. Hours and minutes are counted from
-	// the Anchor. Anchors of equal periods are equal, such as the 15th of two months.
+	// the Anchor. Anchors of equal periods are equal, such as the 15th of two months. For a
+	// midnight that clocks skip, time.Date may return 23:00 of the day before: use an equal anchor.
 	Anchor time.Time
 }
 

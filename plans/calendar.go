@@ -40,7 +40,10 @@ func (r *reader) calendar(f limitFields) core.Algorithm {
 		}
 		anchor, err := time.Parse(time.RFC3339Nano, text)
 		if err != nil {
-			anchor, err = time.ParseInLocation(time.DateOnly, text, c.In)
+			var date time.Time
+			if date, err = time.Parse(time.DateOnly, text); err == nil {
+				anchor = midnight(c.Every, date, c.In)
+			}
 		}
 		if err != nil && text != "" {
 			r.fault(f.path+"anchor", "is %.80q: it must be a date such as 2026-01-31, a time such as "+
@@ -49,6 +52,17 @@ func (r *reader) calendar(f limitFields) core.Algorithm {
 		c.Anchor = anchor.In(c.In)
 	}
 	return c
+}
+
+// midnight returns the start of a date, which is in UTC, in another zone. If the clocks there skip it,
+// midnight returns an anchor of the same periods, because time.Date has another hour or day for it.
+func midnight(every core.Period, date time.Time, in *time.Location) time.Time {
+	year, month, day := date.Date()
+	at := time.Date(year, month, day, 0, 0, 0, 0, in)
+	if every <= core.PeriodHour || at.Format(time.DateTime) == date.Format(time.DateTime) {
+		return at // another hour begins the same hours and minutes
+	}
+	return reduced(every, date, in)
 }
 
 // zones are the time zones that were loaded, by name. time.LoadLocation returns another pointer

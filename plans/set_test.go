@@ -2,6 +2,7 @@ package plans_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -96,6 +97,26 @@ func TestParseSet(t *testing.T) {
 	}
 	if _, ok := set.Plan("gold"); ok {
 		t.Error("there is a plan gold")
+	}
+}
+
+// Periods from a date begin at its midnight, also if the clocks of the zone skip that one.
+func TestAnchorAtSkippedMidnight(t *testing.T) {
+	at := time.Date(2026, 5, 13, 12, 0, 0, 0, time.UTC) // a Wednesday
+	for _, c := range [][4]string{
+		{"day", "America/Santiago", "2025-09-07", "2026-05-13T00:00:00-04:00"},
+		{"week", "America/Santiago", "2025-09-07", "2026-05-10T00:00:00-04:00"},
+		{"month", "America/Santiago", "2025-09-07", "2026-05-07T00:00:00-04:00"},
+		{"year", "America/Santiago", "2025-09-07", "2025-09-07T01:00:00-03:00"},
+		{"month", "America/Havana", "2025-03-09", "2026-05-09T00:00:00-04:00"},
+		{"month", "Asia/Beirut", "2025-03-30", "2026-04-30T00:00:00+03:00"},
+		{"month", "Pacific/Apia", "2011-12-30", "2026-04-30T00:00:00+13:00"},
+		{"hour", "America/Santiago", "2025-09-07", "2026-05-13T08:00:00-04:00"},
+	} {
+		plan, _ := parse(t, fmt.Sprintf("{default: a, plans: {a: {limits: {api: {limit: 1, calendar: %s, in: %s, anchor: %s}}}}}",
+			c[0], c[1], c[2])).Plan("a")
+		period := gatetest.Must(plan.Limits["api"].(core.Calendar).Period(at))(t)
+		gatetest.Equal(t, period.From.Format(time.RFC3339), c[3], "the %s from %s in %s begins", c[0], c[2], c[1])
 	}
 }
 

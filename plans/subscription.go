@@ -21,6 +21,9 @@ type Subscription struct {
 	// of a later period is one too, except the last day of a month that is too short, such as 28 February
 	// after a purchase on the 31st. If it is zero, they begin where those of the calendar do.
 	//
+	// For a midnight that clocks skip, time.Date may return 23:00 of the day before, where all periods then
+	// begin: use the same day of another month, year or week.
+	//
 	// The zone must be one that each process knows by its name, such as time.UTC or one of
 	// time.LoadLocation. time.Local is a fault: a time that a database returns in it needs In.
 	//
@@ -138,7 +141,7 @@ func (p *plan) begun(s *subscription) *plan {
 	var at anchors
 	for _, c := range p.subscribed {
 		if at[c.Every].IsZero() {
-			at[c.Every] = reduced(c.Every, s.anchor)
+			at[c.Every] = reduced(c.Every, s.anchor, s.anchor.Location())
 		}
 	}
 	begun := p.at(at)
@@ -167,9 +170,9 @@ func (p *plan) at(at anchors) *plan {
 	return begun
 }
 
-// reduced returns an anchor of the same periods that depends on nothing but what they depend on, so
-// that tenants share it. It must not be one that the clocks of its zone skip.
-func reduced(every core.Period, anchor time.Time) time.Time {
+// reduced returns an anchor in a zone of the same periods that depends on nothing but what they depend on,
+// so that tenants share it. It must not be one that the clocks of the zone skip.
+func reduced(every core.Period, anchor time.Time, in *time.Location) time.Time {
 	year, month, day, step := 2000, time.January, 1, 0 // the year has a 29 February
 	switch every {
 	case core.PeriodDay:
@@ -184,7 +187,7 @@ func reduced(every core.Period, anchor time.Time) time.Time {
 	}
 	hour, minute, second := anchor.Clock()
 	for n := range 20 {
-		at := time.Date(year, month, day+n*step, hour, minute, second, anchor.Nanosecond(), anchor.Location())
+		at := time.Date(year, month, day+n*step, hour, minute, second, anchor.Nanosecond(), in)
 		if h, m, s := at.Clock(); h == hour && m == minute && s == second {
 			return at
 		}
