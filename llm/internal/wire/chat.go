@@ -33,8 +33,10 @@ var OpenAIChat = formatOf(Table{
 		"detail_kind":       "choices[].{delta,message}.annotations[].type",
 
 		"text": "choices[].{delta,message}.{content,content[].text,content[].thinking," +
-			"content[].thinking[].text,reasoning_content,reasoning,refusal," +
+			"content[].thinking[].text,refusal," +
 			"tool_calls[].function.arguments,function_call.arguments,audio.transcript}",
+		"thought":       "choices[].{delta,message}.reasoning_content",
+		"thought_again": "choices[].{delta,message}.reasoning", // vLLM writes both with the same text
 	}),
 	Headers: map[string]string{
 		"cost":       "X-Litellm-Response-Cost",

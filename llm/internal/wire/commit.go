@@ -1,19 +1,16 @@
 package wire
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/headgate/headgate/llm/internal/jsonscan"
+)
 
 // commit adds what the event said. The usage of an invalid event does not count.
 func (r *reader) commit(valid bool) {
 	e, f := &r.event, &r.found
-	e.text += r.json.Within(tellText)
-	if e.kind == silentEvent {
-		e.text = 0
-	}
-	if e.text > 0 {
-		f.Events++
-		f.TextBytes += e.text
-	}
-	e.text = 0
+	r.addText(f)
+	e.texts = texts{}
 	if !valid {
 		return
 	}
@@ -24,6 +21,18 @@ func (r *reader) commit(valid bool) {
 	f.Told = f.Complete || r.finished && r.lone
 	r.counts.merge(&e.counts)
 	r.commitBill()
+}
+
+// addText adds the text of the event, as far as it has come. Of reasoning under two names one counts.
+func (r *reader) addText(f *Response) {
+	t := r.event.texts
+	for i := range t {
+		t[i] += r.json.Within(tellText + jsonscan.Role(i))
+	}
+	if text := t[0] + max(t[1], t[2]); text > 0 && r.event.kind != silentEvent {
+		f.Events++
+		f.TextBytes += text
+	}
 }
 
 // commitBill adds what the event listed: a list replaces the last one.

@@ -13,7 +13,7 @@ type event struct {
 
 // said is what a document has said.
 type said struct {
-	text    int64
+	texts   texts
 	kind    eventKind
 	counts  counts
 	items   items
@@ -29,6 +29,9 @@ type said struct {
 	refusal bool // the model refused to answer
 	done    bool // it says that it is the last one
 }
+
+// texts has the bytes of text by its role: tellText, tellThought and tellThoughtAgain.
+type texts [3]int64
 
 // eventKind is what the type of an event means here.
 type eventKind uint8
@@ -69,7 +72,7 @@ func (e *event) shortData() (data []byte, short bool) {
 // onlyUsage reports whether the event is the last chunk of a chat, which holds only the usage. Some
 // servers send null in place of its choices, or nothing.
 func (e *event) onlyUsage() bool {
-	return e.usage && !e.choice && !e.fault && e.text == 0 && (e.choices || e.counts.stated != 0)
+	return e.usage && !e.choice && !e.fault && e.texts == texts{} && (e.choices || e.counts.stated != 0)
 }
 
 // typeName returns the event's name, or "" if it is long.

@@ -198,11 +198,7 @@ func (r *reader) response() Response {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := r.found
-	text := r.event.text + r.json.Within(tellText)
-	if text > 0 && r.event.kind != silentEvent {
-		f.Events++
-		f.TextBytes += text
-	}
+	r.addText(&f)
 	r.conclude(&f)
 	return f
 }

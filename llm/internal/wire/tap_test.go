@@ -155,6 +155,8 @@ func TestSeenOutputCountsUnfinishedText(t *testing.T) {
 		{"", 0}, {`data: {"choices":[{"delta":{"content":"`, 0}, {"a", 1}, {"bcdefghi", 3},
 		{`"}}]}`, 3}, {"\n\n", 3},
 		{deltaEvent, 4}, {deltaEvent, 6}, {usageEvent, 6},
+		{`data: {"choices":[{"delta":{"reasoning_content":"12345678","reasoning":"1234`, 8}, // vLLM writes both
+		{`5678"}}]}` + "\n\n", 8}, {`data: {"choices":[{"delta":{"reasoning":"1234"}}]}` + "\n\n", 9},
 		{`data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":40}}` + "\n\n", 40},
 	} {
 		gatetest.Must(tap.Write([]byte(c.write), false, nil))(t)

@@ -4,32 +4,34 @@ import "github.com/headgate/headgate/llm/internal/jsonscan"
 
 // Roles in a response. None has the number of one in a request.
 const (
-	_             jsonscan.Role = readSourceData + iota
-	tellDocument                // an element of an array of documents
-	tellText                    // strings are text that the model wrote
-	tellType                    // the type of the event
-	tellModel                   // that served
-	tellSequence                // the number of the event
-	tellError                   // anything other than null
-	tellErrorCode               // a number other than 0
-	tellChoices                 // the array of choices
-	tellChoice                  // one of them
-	tellFinish                  // a string says that the choice has ended
-	tellStop                    // the reason: refusal
-	tellDone                    // true: the end
-	tellObject                  // error: vLLM's old word for a failure
-	tellUsage                   // the object of a usage at the top
-	tellLabel                   // a string that decides the price
-	tellUnit                    // a number of pieces
-	tellMilli                   // a number whose thousandth parts are pieces
-	tellMilliElse               // the same, if neither that piece nor tokens are stated
-	tellQuery                   // a search, the same one twice is one
-	tellHas                     // an object that is one piece, however many there are
-	tellCalls                   // a number of calls of all tools that the server runs
-	tellCallIndex               // the place of one of them, from 0 on
-	tellDraws                   // the model of a tool that draws
-	tellCost                    // dollars
-	tellUpstream                // dollars that come on top if tellOwnKey is true
+	_                jsonscan.Role = readSourceData + iota
+	tellDocument                   // an element of an array of documents
+	tellText                       // strings are text that the model wrote; see texts
+	tellThought                    // the same, of reasoning
+	tellThoughtAgain               // reasoning under another name
+	tellType                       // the type of the event
+	tellModel                      // that served
+	tellSequence                   // the number of the event
+	tellError                      // anything other than null
+	tellErrorCode                  // a number other than 0
+	tellChoices                    // the array of choices
+	tellChoice                     // one of them
+	tellFinish                     // a string says that the choice has ended
+	tellStop                       // the reason: refusal
+	tellDone                       // true: the end
+	tellObject                     // error: vLLM's old word for a failure
+	tellUsage                      // the object of a usage at the top
+	tellLabel                      // a string that decides the price
+	tellUnit                       // a number of pieces
+	tellMilli                      // a number whose thousandth parts are pieces
+	tellMilliElse                  // the same, if neither that piece nor tokens are stated
+	tellQuery                      // a search, the same one twice is one
+	tellHas                        // an object that is one piece, however many there are
+	tellCalls                      // a number of calls of all tools that the server runs
+	tellCallIndex                  // the place of one of them, from 0 on
+	tellDraws                      // the model of a tool that draws
+	tellCost                       // dollars
+	tellUpstream                   // dollars that come on top if tellOwnKey is true
 	tellOwnKey
 	tellTicks // 10^10 are a dollar
 
@@ -49,6 +51,8 @@ const (
 // told has the meanings of a response.
 var told = map[string]jsonscan.Role{
 	"text":             tellText,
+	"thought":          tellThought,
+	"thought_again":    tellThoughtAgain,
 	"type":             tellType,
 	"model":            tellModel,
 	"sequence":         tellSequence,

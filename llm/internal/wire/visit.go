@@ -74,8 +74,8 @@ func (r *reader) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
 func (r *reader) text(s *jsonscan.Scanner, n *node) {
 	e := &r.event
 	switch n.Role {
-	case tellText:
-		e.text += s.Size()
+	case tellText, tellThought, tellThoughtAgain:
+		e.texts[n.Role-tellText] += s.Size()
 	case tellType:
 		if s.Whole() {
 			e.kind = r.format.table.Events[string(s.Text())]
