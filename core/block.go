@@ -123,14 +123,27 @@ func NewBlocklist(g *Gate, p *Policy) (*Blocklist, error) {
 // Otherwise it returns the errors of Decide, and those of Redis. Gate.Reset unblocks a key: other
 // processes remember the block for up to a second.
 func (b *Blocklist) Block(ctx context.Context, key Key, d time.Duration) error {
+	_, _, err := b.block(ctx, key, d)
+	return err
+}
+
+// block is Block. It returns for how long the key is blocked then, and the cause that send returns.
+func (b *Blocklist) block(
+	ctx context.Context, key Key, d time.Duration,
+) (rest time.Duration, cause, err error) {
 	if d < time.Microsecond || d > algorithm.Longest/4 {
-		return fmt.Errorf("%w: a block of %v", ErrCharge, d)
+		return 0, nil, fmt.Errorf("%w: a block of %v", ErrCharge, d)
 	}
 	block := func(r *request.Request, limit *algorithm.Block) {
 		r.Op = algorithm.Force
 		r.Charges[0].Cost = limit.ByHand(d, 0)
 	}
-	return b.change(ctx, OpBlock, key, block)
+	told, cause, err := b.change(ctx, OpBlock, key, block)
+	if err != nil {
+		return 0, nil, err
+	}
+	rest, _ = told.Limit.(*algorithm.Block).Rest(told.Reply, told.Cost)
+	return rest, cause, nil
 }
 
 // Forget forgets the strikes of a key, as after a login that succeeded. It lifts no block, and the
@@ -142,39 +155,41 @@ func (b *Blocklist) Forget(ctx context.Context, key Key) error {
 		c.Reply = []int64{algorithm.AllStrikes}
 		c.Cost = algorithm.Cost{Whole: algorithm.MaxStrikes} // the limit may have been higher
 	}
-	return b.change(ctx, OpForget, key, forget)
-}
-
-// change sends one charge that ask fills in, and tells the observer.
-func (b *Blocklist) change(
-	ctx context.Context, op Op, key Key, ask func(*request.Request, *algorithm.Block),
-) error {
-	start := time.Now()
-	err := ErrClosed
-	if !b.gate.isClosed() {
-		_, err = b.send(ctx, key, ask)
-	}
-	b.gate.tellKey(ctx, op, b.policy, key, err, start)
+	_, _, err := b.change(ctx, OpForget, key, forget)
 	return err
 }
 
-// send sends one charge that ask fills in, and returns it with its reply.
+// change is send, and tells the observer.
+func (b *Blocklist) change(
+	ctx context.Context, op Op, key Key, ask func(*request.Request, *algorithm.Block),
+) (told *request.Charge, cause, err error) {
+	start := time.Now()
+	err = ErrClosed
+	if !b.gate.isClosed() {
+		told, cause, err = b.send(ctx, key, ask)
+	}
+	b.gate.tellKey(ctx, op, b.policy, key, err, start)
+	return told, cause, err
+}
+
+// send sends one charge that ask fills in, and returns it with its reply. The cause is why this process
+// has answered in place of Redis, which does not know of the charge, or nil.
 func (b *Blocklist) send(
 	ctx context.Context, key Key, ask func(*request.Request, *algorithm.Block),
-) (*request.Charge, error) {
+) (told *request.Charge, cause, err error) {
 	if key.in.Outer == 0 {
-		return nil, fmt.Errorf("%w: it is missing", ErrKey)
+		return nil, nil, fmt.Errorf("%w: it is missing", ErrKey)
 	}
 	block := b.policy.own.current().(*algorithm.Block) // as NewBlocklist has checked
 	c := chargeOn(key, b.policy.own, block)
 	c.Kind = request.KindOf(c.Suffix, block) // by hand, a shadow blocks too
 	requests := []request.Request{{Charges: []*request.Charge{&c.Charge}}}
 	ask(&requests[0], block)
-	err := b.gate.send(b.gate.bound(ctx), requests)
+	err = b.gate.send(b.gate.bound(ctx), requests)
 	if err == nil || deadline.Err(ctx) != nil || c.mode(err) != FailLocal {
-		return &c.Charge, err
+		return &c.Charge, nil, err
 	}
-	return &c.Charge, b.gate.local.Decide(ctx, requests)
+	return &c.Charge, err, b.gate.local.Decide(ctx, requests)
 }
 
 // BlockedKey is a key that is blocked.

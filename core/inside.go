@@ -62,7 +62,7 @@ func (inside) Suffix(p *Policy) string { return p.own.kind.Suffix }
 // closed Gate too. A panic, as in a hook of the client, is an error.
 func (inside) Mark(ctx context.Context, g *Gate, p *Policy, key Key, answer []byte) error {
 	return safely(func() error {
-		_, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, b *algorithm.Block) {
+		_, _, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, b *algorithm.Block) {
 			r.Op = algorithm.Decide
 			r.Charges[0].Cost = b.Cost(1)
 			r.Answer, r.AnswerFor = answer, b.Most().Microseconds()
@@ -82,7 +82,7 @@ func (inside) Answer(ctx context.Context, g *Gate, p *Policy, key Key) ([]byte, 
 // Forgive lets the next block of a key under a policy whose Algorithm is a Block be as short as the
 // first one, unless the key is blocked.
 func (inside) Forgive(ctx context.Context, g *Gate, p *Policy, key Key) error {
-	_, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, b *algorithm.Block) {
+	_, _, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, b *algorithm.Block) {
 		r.Op = algorithm.Give
 		r.Charges[0].Cost = b.Cost(1)
 		r.Charges[0].Reply = []int64{algorithm.LastBlock}
@@ -90,9 +90,20 @@ func (inside) Forgive(ctx context.Context, g *Gate, p *Policy, key Key) error {
 	return err
 }
 
+// Block is Blocklist.Block, and returns for how long the key is blocked then. If a Local policy blocks it
+// in this process alone, the error is why Redis does not know of that.
+func (inside) Block(ctx context.Context, b *Blocklist, key Key, d time.Duration) (rest time.Duration, err error) {
+	rest, cause, err := b.block(ctx, key, d)
+	if err == nil {
+		err = cause
+	}
+	return rest, err
+}
+
 // Cool blocks a key under a policy whose Algorithm is a Block, for longer each time as growth says, or
 // as the Cooldown does, and returns for how long it is blocked then. A process that has learnt of a
-// block with a reason heeds it while Redis does not answer, and remembers it whatever else is charged.
+// block with a reason heeds it while Redis does not answer, and remembers it whatever else is charged. If
+// the key is blocked in this process alone, the error beside the rest is why Redis does not know of that.
 func (inside) Cool(
 	ctx context.Context, g *Gate, p *Policy, key Key, growth Block, c hub.Cooldown,
 ) (rest time.Duration, err error) {
@@ -105,7 +116,7 @@ func (inside) Cool(
 	if c.For > 0 {
 		cost = limit.ByHand(c.For, c.Reason)
 	}
-	told, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, _ *algorithm.Block) {
+	told, cause, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, _ *algorithm.Block) {
 		r.Op = algorithm.Force
 		r.Charges[0].Limit = limit
 		r.Charges[0].Cost = cost
@@ -115,7 +126,7 @@ func (inside) Cool(
 	}
 	rest, reason := limit.Rest(told.Reply, cost)
 	heed(g, p, key, rest, reason)
-	return rest, nil
+	return rest, cause
 }
 
 // heed has this process heed a block that it has learnt of while Redis does not answer.

@@ -263,6 +263,9 @@ func TestCooldownOutlivesRedis(t *testing.T) {
 	all[1].busy("", "cooldown")
 	all[0].push(hour)
 	all[2].want("", 429)
+	if e := <-all[2].cooled; e.For < 50*time.Minute || e.Err == nil {
+		t.Errorf("a cooldown that Redis does not know: %+v", e)
+	}
 	if busy := all[2].busy("", "cooldown"); busy.After < 50*time.Minute || busy.Cause == nil {
 		t.Errorf("%+v", busy)
 	}
