@@ -123,6 +123,7 @@ func (a *Admin) carryOut(ctx context.Context, o *order) (text string, undo *orde
 		did, err = a.inspector.Raise(ctx, o.Policy, o.Key, -o.Units, o.Until, o.ID)
 	case OpBlock:
 		err = a.block(ctx, o)
+		text = a.words(o, ops[o.Op].result) // until when is known now
 	case OpUnblock:
 		var rest time.Duration
 		rest, err = a.inspector.Unblock(ctx, o.Policy, o.Key)
@@ -180,12 +181,17 @@ func (a *Admin) give(ctx context.Context, o *order, undo *order) (string, *order
 	return inspect.Gave(a.name(o.Key), o.Policy, given), undo, nil
 }
 
+// block blocks a key until the order's time. If its block is to end later, that is the order's time then.
 func (a *Admin) block(ctx context.Context, o *order) error {
-	rest := time.Until(o.Until).Round(time.Second)
-	if rest <= 0 {
+	asked := time.Until(o.Until).Round(time.Second)
+	if asked <= 0 {
 		return fmt.Errorf("the block would have ended: %w", core.ErrPeriod)
 	}
-	return a.inspector.Block(ctx, o.Policy, o.Key, rest)
+	rest, err := a.inspector.Block(ctx, o.Policy, o.Key, asked)
+	if rest > asked {
+		o.Until = time.Now().Add(rest)
+	}
+	return err
 }
 
 // override sets or removes the override of a tenant, and reports whether there was one to remove. It makes

@@ -175,6 +175,12 @@ func TestActions(t *testing.T) {
 			t.Error("the key is not blocked")
 		}
 
+		shorter := url.Values{"action": {"block"}, "policy": {"bans"}, "key": {inspect.FormatKey(key)}, "for": {"15m"}}
+		s.answer(t, s.get("confirm?"+shorter.Encode()), "block")
+		if e := s.events.last(); time.Until(e.Until) < 50*time.Minute {
+			t.Errorf("the block that ends last ends at %v", e.Until)
+		}
+
 		override := formOf(t, page(), "override")
 		override.Set("limit_policy", "api")
 		override.Set("limit", "{rate: 7, per: 1h}")

@@ -23,9 +23,10 @@ func newBlock(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "block KEY POLICY (--for DURATION | --lift), or block --list POLICY",
 		Short: "Block a key, lift its block, or list the blocked keys",
-		Long: `Block denies all requests of a key for a time, under a policy of the application
-whose algorithm is a core.Block: see docs/blocks.md. --lift ends the block and
-forgets the strikes of the key. --list lists the keys that are blocked.
+		Long: `Block denies all requests of a key for a time, or for the rest of its block if
+that is longer, under a policy of the application whose algorithm is a core.Block:
+see docs/blocks.md. --lift ends the block and forgets the strikes of the key.
+--list lists the keys that are blocked.
 
 Programs state their policies in Redis: a block under a policy that none of them
 states, or that is no core.Block, is refused with exit code 1. The exit code is 5
@@ -137,8 +138,12 @@ func (b *blocking) one(ctx context.Context, i *inspect.Inspector, p *core.Policy
 	if err := b.confirm("Block %s under %s for %s", at, p.Name(), span); err != nil {
 		return err
 	}
-	if err := i.Block(ctx, p, key, b.length); err != nil {
+	rest, err := i.Block(ctx, p, key, b.length)
+	if err != nil {
 		return err
+	}
+	if rest > b.length {
+		span = inspect.Wait(rest)
 	}
 	v := change{Key: at, Of: []string{p.Name()}, Changed: true}
 	return b.changed(v, exitNothing, "%s blocks %s for %s", p.Name(), at, span)

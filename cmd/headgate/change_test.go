@@ -325,6 +325,7 @@ func TestBlock(t *testing.T) {
 		block("acme/user-1", "api", "--for", "2h").want(t, exitNo, "is no Block")
 		block("acme/user-1", "logins", "--for", "2h").want(t, exitOK)
 		gatetest.Equal(t, blocked(), true, "blocked")
+		block("acme/user-1", "logins", "--for", "1h").want(t, exitOK, "logins blocks acme/user-1 for 2 h")
 		block("--list", "logins").want(t, exitOK, "acme/user-1  2 h")
 		a.run("show", "acme/user-1").want(t, exitOK, "blocked")
 		block("acme/user-1", "logins", "--lift").want(t, exitOK)

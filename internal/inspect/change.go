@@ -107,15 +107,17 @@ func (i *Inspector) Raise(
 	})
 }
 
-// Block blocks a key for a time under a policy whose algorithm is a core.Block.
+// Block blocks a key for a time under a policy whose algorithm is a core.Block, and returns for how long it
+// is blocked then: longer if its block was to end later. The errors are those of core.Blocklist.Block, and
+// that of Redis if only this process blocks the key.
 func (i *Inspector) Block(
 	ctx context.Context, p *core.Policy, key core.Key, d time.Duration,
-) error {
+) (rest time.Duration, err error) {
 	list, err := core.NewBlocklist(i.cfg.Gate, p)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return list.Block(ctx, key, d)
+	return core.Inside(hub.Pass{}).Block(ctx, list, key, d)
 }
 
 // Unblock lifts the block of a key, and returns for how long it would have lasted, 0 if there was none.

@@ -95,7 +95,11 @@ func TestBlockAndUnblock(t *testing.T) {
 		bans := limited(t, "bans", core.Block{Strikes: 3, Within: time.Hour, For: time.Hour})
 		key := newKey(t, "k", "<script>")
 		i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{bans}})
-		noError(t, i.Block(t.Context(), bans, key, 90*time.Minute))
+		for _, d := range []time.Duration{90 * time.Minute, time.Hour} { // the one that ends last holds
+			if rest, err := i.Block(t.Context(), bans, key, d); err != nil || rest > 90*time.Minute || rest < 89*time.Minute {
+				t.Errorf("blocked for %v, %v", rest, err)
+			}
+		}
 		why := lookup(t, i, key).Why
 		if len(why.Reasons) != 1 || why.RetryAfter > 90*time.Minute || why.RetryAfter < 89*time.Minute ||
 			why.Reasons[0].Text(inspect.FormatKey) != "bans blocks k/<script> for 1 h 30 min." {
@@ -110,6 +114,17 @@ func TestBlockAndUnblock(t *testing.T) {
 			t.Errorf("%+v", s.Why)
 		}
 	})
+}
+
+// A block that Redis does not take is an error, also where a Local process blocks the key itself.
+func TestBlockThatRedisDoesNotTake(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	g := gatetest.Redis(t, s.Client(t), core.Config{Timeout: gatetest.ShortTimeout})
+	bans := limited(t, "bans", core.Block{Strikes: 3, Within: time.Hour, For: time.Hour})
+	i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{bans}})
+	noError(t, s.Client(t).ConfigSet(t.Context(), "min-replicas-to-write", "1").Err()) // it reads, and writes nothing
+	gatetest.Fails(t, gatetest.Err(i.Block(t.Context(), bans, newKey(t, "k"), time.Hour)), "a block that is not in Redis")
 }
 
 // statedBy returns what is stated below the prefix of a Gate, by name, once a policy of that name is.
