@@ -109,8 +109,8 @@ func (j *adjusting) run(ctx context.Context, key core.Key, args []string) error 
 	return j.changed(v, exitNo, "%s (id %s)", j.words(policy, &v), v.ID)
 }
 
-// policy returns the policy of a name as programs state it, with the limit of the key. It refuses
-// what they would not heed.
+// policy returns the policy of a name as programs state it. It refuses what they would not heed, and what
+// the limit of the key cannot do.
 func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
 	s, err := inspect.Find(k.stated, name)
 	if err != nil {
@@ -132,6 +132,11 @@ func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
 	}
 	if j.raise > 0 && !s.Raisable {
 		return nil, refusef("%w", inspect.HeedRaises(k.stated, name))
+	}
+	if j.raise == 0 && !inspect.Adjustable(limit) {
+		return nil, usagef(
+			"units of %s (%s) cannot be given back: headgate reset forgets all of them", name, inspect.Describe(limit),
+		)
 	}
 	if s.Policy != nil {
 		return s.Policy, nil
@@ -156,12 +161,6 @@ func (j *adjusting) apply(
 	if v.Units = j.raise; j.raise > 0 {
 		v.Changed, err = i.Raise(ctx, p, key, j.raise, j.ends, j.id)
 		return err
-	}
-	if !inspect.Adjustable(p.Algorithm()) {
-		return usagef(
-			"units of %s (%s) cannot be given back: headgate reset forgets all of them", p.Name(),
-			inspect.Describe(p.Algorithm()),
-		)
 	}
 	v.Units, err = i.Give(ctx, p, key, j.give-j.charge, j.id)
 	v.Changed = v.Units != 0

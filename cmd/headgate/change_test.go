@@ -244,7 +244,7 @@ func TestAdjust(t *testing.T) {
 		}
 		a.spend(tokensPolicy, 90)
 		adjust("tokens", "--give", "10").want(t, exitNo, "no program states")
-		a.states(apiPolicy, tokensPolicy, minutePolicy, fixedPolicy)
+		a.states(apiPolicy, tokensPolicy, minutePolicy, fixedPolicy, limitBy("fast", core.DenyAll{}))
 		for _, c := range []struct {
 			args        []string
 			used, limit int64
@@ -265,6 +265,7 @@ func TestAdjust(t *testing.T) {
 			}
 		}
 		a.run("why", "acme/user-1", "--policies", file).want(t, exitOK, "0 of 157") // sees the raises
+		adjust("fast", "--charge", "2").want(t, exitOK, `"units": -2`)              // only plans give it a limit
 		a.spend(apiPolicy, 3)
 		adjust("api", "--give", "2").want(t, exitOK)
 		if now := a.peek(apiPolicy); now.Used > 1 {
