@@ -101,6 +101,9 @@ func (i *Inspector) Slots(
 	}
 	places, here := make(map[string]int), i.now()
 	for _, e := range entries {
+		if e.Left == 0 { // a holder whose lease has ended: the next acquire takes its slot
+			continue
+		}
 		r, err := lease.Parse(e.Record)
 		if err != nil {
 			return s, fmt.Errorf("inspect: slots of %s: %w", sem.Name(), err)

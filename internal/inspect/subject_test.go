@@ -106,6 +106,23 @@ func TestSubject(t *testing.T) {
 	})
 }
 
+// Holders whose leases have ended hold nothing, however many of them are still listed.
+func TestDeadHoldersHoldNothing(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		s, key := newSemaphore(t, g, "streams"), core.Key{}
+		for n := range 40 {
+			key = newKey(t, "k", fmt.Sprint(n))
+			gatetest.Acquire(t, s, semaphore.Cap{Key: key, Limit: 1})
+			c.Advance(time.Millisecond)
+		}
+		c.Advance(2 * time.Minute)
+		i := newInspector(t, inspect.Config{Gate: g, Semaphores: []*semaphore.Semaphore{s}})
+		if s := lookup(t, i, key); !s.Why.Passes() || len(s.Slots[0].Holders)+len(s.Slots[0].Others) > 0 {
+			t.Errorf("%+v", s.Slots[0])
+		}
+	})
+}
+
 // What denies a key says until when, to the microsecond, and the second is the first after that.
 func TestOpensInThatSecond(t *testing.T) {
 	c := core.NewManualClock(time.UnixMicro(1_763_700_000_123_457))
