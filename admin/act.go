@@ -215,7 +215,8 @@ func (a *Admin) override(ctx context.Context, o, undo *order) (did bool, err err
 	return true, a.cfg.Plans.SetOverride(ctx, o.Tenant, after)
 }
 
-// done remembers the ids of the last orders, so that a form that is sent twice counts once.
+// done remembers the ids of the last orders, so that a form that is sent twice to this process counts once.
+// Other processes know only the ids of adjustments, which Redis has.
 type done struct {
 	mu  sync.Mutex
 	ids []string
