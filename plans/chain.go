@@ -39,7 +39,7 @@ func limitOf(plans []*plan, policy string) core.Algorithm {
 			return limit
 		}
 		behind, ok := limitOf(plans[i+1:], policy).(core.Calendar)
-		if !ok || behind.Every != own.Every || behind.Anchor.IsZero() {
+		if !ok || behind.Every != own.Every {
 			return limit
 		}
 		own.Anchor = behind.Anchor

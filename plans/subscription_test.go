@@ -267,17 +267,19 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
-// An override of a limit keeps the periods of a plan whose anchor stands in the file.
-func TestOverrideKeepsFileAnchor(t *testing.T) {
+// An override of a limit keeps the periods of a plan in the file, with an anchor or without one.
+func TestOverrideKeepsFilePeriods(t *testing.T) {
 	t.Parallel()
-	book := newBook(t, plans.Config{Set: parse(t, "{default: a, plans: {a: {limits: "+
-		"{month: {limit: 1, calendar: month, in: Europe/Berlin, anchor: 2026-01-31}}}}}")})
-	want := gatetest.Must(book.For(t.Context(), "acme"))(t).Algorithm("month").(core.Calendar)
-	want.Limit = 5
-	setOverride(t, book, "acme", plans.Override{Limits: map[string]core.Algorithm{
-		"month": core.Calendar{Limit: want.Limit, Every: core.PeriodMonth, In: time.UTC},
-	}})
-	gatetest.Equal(t, gatetest.Must(book.For(t.Context(), "acme"))(t).Algorithm("month"), core.Algorithm(want), "got")
+	for _, anchor := range []string{"", ", anchor: 2026-01-31"} {
+		book := newBook(t, plans.Config{Set: parse(t, "{default: a, plans: {a: {limits: "+
+			"{month: {limit: 1, calendar: month, in: Europe/Berlin"+anchor+"}}}}}")})
+		want := gatetest.Must(book.For(t.Context(), "acme"))(t).Algorithm("month").(core.Calendar)
+		want.Limit = 5
+		setOverride(t, book, "acme", plans.Override{Limits: map[string]core.Algorithm{
+			"month": core.Calendar{Limit: want.Limit, Every: core.PeriodMonth, In: time.UTC},
+		}})
+		gatetest.Equal(t, gatetest.Must(book.For(t.Context(), "acme"))(t).Algorithm("month"), core.Algorithm(want), "got")
+	}
 }
 
 // A fault of a Subscription is that of a Resolve that fails.
