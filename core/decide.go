@@ -187,8 +187,8 @@ func (g *Gate) askOne(ctx, caller context.Context, p *inquiry, one []request.Req
 	} else { // what does not reserve lifts no denial
 		err = g.store.Decide(ctx, one)
 	}
-	if err != nil || r.Unseeded {
-		err = g.askLedgers(ctx, caller, p, one, err)
+	if err == nil && r.Unseeded {
+		err = g.askLedgers(ctx, caller, p, one)
 	}
 	if err != nil {
 		return p.fails(caller, r, err)

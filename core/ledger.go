@@ -45,60 +45,54 @@ func (p *Policy) checkQuota(field string) error {
 		field, whatQuotas)
 }
 
-// askLedgers asks for a request again if its keys are to be seeded first. If a ledger does not
-// answer, it asks for the charges that need none. Otherwise it returns err.
+// askLedgers asks for a request again whose keys are to be seeded first. It leaves the charges whose
+// ledgers do not answer to the failure modes, unless none is left then: its error is that of the
+// ledgers. All of a decision's waits end within Config.Timeout.
 func (g *Gate) askLedgers(
-	ctx, caller context.Context, p *inquiry, one []request.Request, err error,
+	ctx, caller context.Context, p *inquiry, one []request.Request,
 ) error {
 	r := &one[0]
-	if err == nil {
-		err = g.sendSeeded(ctx, caller, p, one)
-	}
-	if err == nil || !errors.Is(err, ErrLedger) {
-		return err
-	}
-	closed, others := p.dropLedgers(r, err)
-	if !others {
-		return err
-	}
-	p.cause = cmp.Or(p.cause, err)
-	if p.admitted = p.admitted && !closed; !p.admitted {
-		r.Op = algorithm.Peek
-	}
-	return g.send(ctx, one)
-}
-
-// sendSeeded waits for the ledgers of a request with keys that are to be seeded first, and asks the
-// store again. All of a decision's waits end within Config.Timeout.
-func (g *Gate) sendSeeded(
-	ctx, caller context.Context, p *inquiry, requests []request.Request,
-) error {
-	r := &requests[0]
-	for range ledgerTries {
-		if err := g.seed(caller, p, r); err != nil {
-			return request.Unsent{Err: err}
+	for try := 0; r.Unseeded; try++ {
+		var failed []*request.Charge
+		var err error
+		if try < ledgerTries {
+			failed, err = g.seed(caller, p, r)
+		} else {
+			failed, err = slices.Clone(r.Charges), ErrLedger
 		}
-		if err := g.send(ctx, requests); err != nil || !r.Unseeded {
+		if err != nil {
+			err = request.Unsent{Err: err}
+			if !errors.Is(err, ErrLedger) || !p.dropLedgers(r, failed, err) {
+				return err
+			}
+		}
+		if err := g.send(ctx, one); err != nil {
 			return err
 		}
 	}
-	return request.Unsent{Err: ErrLedger}
+	return nil
 }
 
-// dropLedgers leaves to the failure modes the charges of a request whose ledgers do not answer, and
-// reports whether one is Closed. The others stay in the request; it reports whether there are some.
-// The slot is asked for afterwards.
-func (p *inquiry) dropLedgers(r *request.Request, cause error) (closed, others bool) {
+// dropLedgers leaves the charges of a request whose ledgers have failed to the failure modes. It
+// changes nothing and reports false if no other is left. The slot is asked for afterwards.
+func (p *inquiry) dropLedgers(
+	r *request.Request, failed []*request.Charge, cause error,
+) (others bool) {
 	var rest []*request.Charge
+	closed := false
 	for _, c := range r.Charges {
-		if c.Seeds {
+		if c.Seeds && slices.Contains(failed, c) {
 			closed = closed || p.of(c).mode(cause) == FailClosed
 		} else {
 			rest = append(rest, c)
 		}
 	}
 	if len(rest) == 0 {
-		return closed, false
+		return false
+	}
+	p.cause = cmp.Or(p.cause, cause)
+	if p.admitted = p.admitted && !closed; !p.admitted {
+		r.Op = algorithm.Peek
 	}
 	r.Charges = rest
 	r.Receipts = true
@@ -106,15 +100,19 @@ func (p *inquiry) dropLedgers(r *request.Request, cause error) (closed, others b
 		r.Slot.Sent = false
 		r.Slot = nil
 	}
-	return closed, true
+	return true
 }
 
 // seed waits until the keys of a request are seeded. It begins to seed those of the inquiry's other
-// requests too, because the decision has one deadline for all ledgers.
-func (g *Gate) seed(ctx context.Context, p *inquiry, r *request.Request) error {
+// requests too, because the decision has one deadline for all ledgers. With an error that wraps
+// ErrLedger it returns the charges whose ledgers have failed.
+func (g *Gate) seed(
+	ctx context.Context, p *inquiry, r *request.Request,
+) (failed []*request.Charge, err error) {
 	if p.seedBy.IsZero() {
 		p.seedBy = time.Now().Add(g.cfg.Timeout)
 	}
+	var charges []*request.Charge
 	var calls []*flight.Call
 	for i := range p.wire {
 		c := &p.wire[i]
@@ -129,10 +127,20 @@ func (g *Gate) seed(ctx context.Context, p *inquiry, r *request.Request) error {
 			return g.askLedger(ctx, asked)
 		})
 		if slices.Contains(r.Charges, &c.Charge) {
-			calls = append(calls, call)
+			charges, calls = append(charges, &c.Charge), append(calls, call)
 		}
 	}
-	return g.ledgers.Wait(ctx, calls, p.seedBy, deadline.Patience(g.cfg.Timeout)-g.cfg.Timeout)
+	more := deadline.Patience(g.cfg.Timeout) - g.cfg.Timeout
+	for i, called := range g.ledgers.Wait(ctx, calls, p.seedBy, more) {
+		switch {
+		case called == nil:
+		case !errors.Is(called, ErrLedger):
+			return nil, called
+		default:
+			failed, err = append(failed, charges[i]), cmp.Or(err, called)
+		}
+	}
+	return failed, err
 }
 
 // seedKey waits until a key is seeded, for at most Config.Timeout.
@@ -142,7 +150,8 @@ func (g *Gate) seedKey(ctx context.Context, c Charge) error {
 	if err := p.lay([]Charge{c}); err != nil {
 		return err
 	}
-	return g.seed(ctx, p, &request.Request{Charges: p.whole[0].Charges})
+	_, err := g.seed(ctx, p, &request.Request{Charges: p.whole[0].Charges})
+	return err
 }
 
 // askLedger seeds a key with the figure of its ledger, unless another process has done so.

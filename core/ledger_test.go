@@ -318,12 +318,16 @@ func TestLedgerFailsAlone(t *testing.T) {
 					l.fails.Store(&errGone)
 					p := newPolicy(t, core.PolicyConfig{Name: "budget", Algorithm: frozen(10), Ledger: l.ask, OnFailure: test.mode, Shadow: test.shadow})
 					other := newPolicy(t, core.PolicyConfig{Name: "other", Algorithm: frozen(2), OnFailure: core.FailClosed, Hold: hold})
-					both := []core.Charge{{Policy: p, Key: key, Cost: test.cost}, {Policy: other, Key: key, Cost: 1}}
+					works := new(ledger)
+					works.used.Store(8)
+					counted := newPolicy(t, core.PolicyConfig{Name: "counted", Algorithm: frozen(10), Ledger: works.ask, OnFailure: core.FailClosed})
+					all := []core.Charge{{Policy: p, Key: key, Cost: test.cost}, {Policy: other, Key: key, Cost: 1}, {Policy: counted, Key: key, Cost: 1}}
 					allowed := int64(0)
 					for range 3 {
 						c.Advance(time.Second)
-						_, d, err := g.Charge(t.Context(), both...)
-						if err != nil || !errors.Is(d.Cause, core.ErrLedger) || d.At(0).Source != test.source || d.At(1).Source != peek(t, g, both[1]).Source {
+						_, d, err := g.Charge(t.Context(), all...)
+						redis := peek(t, g, all[1]).Source
+						if err != nil || !errors.Is(d.Cause, core.ErrLedger) || d.At(0).Source != test.source || d.At(1).Source != redis || d.At(2).Source != redis {
 							t.Error(show(d), err)
 						}
 						if d.Allowed {
@@ -333,6 +337,7 @@ func TestLedgerFailsAlone(t *testing.T) {
 					if n := used(t, g, other, key); n != test.allows || allowed != n {
 						t.Errorf("%d allowed and %d in use, want %d", allowed, n, test.allows)
 					}
+					wantUsed(t, g, counted, key, 8+test.allows)
 				})
 			}
 		}

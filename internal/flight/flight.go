@@ -3,6 +3,7 @@
 package flight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,24 +184,25 @@ func (p *place) leave() {
 }
 
 // Wait waits for calls until that time, or longer by what this process did not run, at most by more.
-// It returns the first error of a call, an error that wraps Failed, or that of ctx.
+// It returns the outcome of each call. That of one that has not returned is the error of ctx, or wraps
+// Failed.
 func (g *Group) Wait(
 	ctx context.Context, calls []*Call, until time.Time, more time.Duration,
-) error {
+) []error {
 	within, cancel := g.pulse.Within(ctx, time.Until(until), more)
 	defer cancel()
-	for _, c := range calls {
+	outcomes := make([]error, len(calls))
+	for i, c := range calls {
 		select {
 		case <-c.done:
-			if c.err != nil {
-				return c.err
-			}
 		case <-within.Done():
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return fmt.Errorf("%w in time", g.cfg.Failed)
+		}
+		select {
+		case <-c.done:
+			outcomes[i] = c.err
+		default:
+			outcomes[i] = cmp.Or(ctx.Err(), fmt.Errorf("%w in time", g.cfg.Failed))
 		}
 	}
-	return nil
+	return outcomes
 }

@@ -42,7 +42,7 @@ func newRig() *rig {
 // await waits for a call for at most a minute.
 func (r *rig) await(t *testing.T, c *flight.Call) error {
 	t.Helper()
-	return r.Wait(t.Context(), []*flight.Call{c}, time.Now().Add(time.Minute), 0)
+	return r.Wait(t.Context(), []*flight.Call{c}, time.Now().Add(time.Minute), 0)[0]
 }
 
 func (r *rig) end(t *testing.T) {
@@ -126,13 +126,14 @@ func TestCallerLeaves(t *testing.T) {
 			return nil
 		})
 		began := time.Now()
-		err := r.Wait(t.Context(), []*flight.Call{c}, began.Add(long), time.Second)
-		if took := time.Since(began); !errors.Is(err, errFailed) || took != long {
-			t.Errorf("%v after %v", err, took)
+		fine := r.Call(t.Context(), "a", "fine", quick)
+		errs := r.Wait(t.Context(), []*flight.Call{c, fine}, began.Add(long), time.Second)
+		if took := time.Since(began); !errors.Is(errs[0], errFailed) || errs[1] != nil || took != long {
+			t.Errorf("%v after %v", errs, took)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		gatetest.Is(t, r.Wait(ctx, []*flight.Call{c}, began.Add(time.Hour), 0), context.DeadlineExceeded, "got")
+		gatetest.Is(t, r.Wait(ctx, []*flight.Call{c}, began.Add(time.Hour), 0)[0], context.DeadlineExceeded, "got")
 		close(done)
 		gatetest.Worked(t, r.await(t, c))
 	})
