@@ -376,7 +376,7 @@ func TestSlowLedgerIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		told := make(chan core.KeyEvent, 10)
-		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: 3 * shortTimeout, Observe: func(_ context.Context, e core.Event) {
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: time.Second, Observe: func(_ context.Context, e core.Event) {
 			if isOp(e, core.OpLedger) {
 				told <- *e.(*core.KeyEvent)
 			}
@@ -388,7 +388,8 @@ func TestSlowLedgerIsNotWaitedFor(t *testing.T) {
 		for range 2 {
 			d, err := g.Decide(t.Context(), charge)
 			if err != nil || d.Allowed || !errors.Is(d.Cause, core.ErrLedger) || d.RetryAfter() != time.Second {
-				t.Error(show(d), err)
+				close(l.gate)
+				t.Fatal(show(d), err)
 			}
 		}
 		close(l.gate)
