@@ -542,6 +542,24 @@ func TestExpiredHoldLeavesNoDebt(t *testing.T) {
 	})
 }
 
+// A hold that ended in a window whose debt would have been paid by now without it leaves nothing.
+func TestExpiredHoldEndsAnOldDebt(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		const width = 10 * 24 * time.Hour // beyond the margin of a key on a test's clock
+		p := newPolicy(t, core.PolicyConfig{
+			Name: "p", Algorithm: core.FixedWindow{Limit: 10, Window: width}, Hold: time.Minute,
+		})
+		one := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
+		c.Set(time.UnixMicro(epoch - epoch%width.Microseconds()))
+		charge(t, g, core.Charge{Policy: p, Key: one.Key, Cost: 9}).Abandon()
+		settle(t, charge(t, g, one), 16)
+		c.Advance(2*width + width/2)
+		admits(t, g, one)
+		gatetest.Equal(t, used(t, g, p, one.Key), 1, "used")
+	})
+}
+
 // All decisions of one window tell one time at which it ends.
 func TestResetAtIsTheEndOfTheWindow(t *testing.T) {
 	t.Parallel()

@@ -198,6 +198,7 @@ if debt > 0 then
   local windows = math.ceil(debt / pays) + (opens > 0 and 1 or 0) -- the mean is not the length of each
   windows = math.min(windows, 3155760000000000 / width) -- no product overflows in Lua 5.4
   ttl = math.min(ended - now + windows * width, 3155760000000000)
+  ttl = math.max(0, ttl) -- less of a debt may have been paid long ago
   value = format('%.0f %.0f %.0f %.0f', start, count, length, debt)
 elseif count == 0 then
   ttl = 0
