@@ -672,7 +672,8 @@ func TestFailedAdjustmentCountsWhenSentAgain(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
-		p := newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: core.FixedWindow{Limit: 10, Window: 24 * time.Hour}, Raisable: true})
+		daily := core.FixedWindow{Limit: 10, Window: 24 * time.Hour}
+		p := newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: daily, Raisable: true})
 		key := newKey(t, "k")
 		decide(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
 		counter := gatetest.Must(client.Keys(t.Context(), s.Prefix+"*:fw*").Result())(t)

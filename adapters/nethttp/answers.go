@@ -120,7 +120,7 @@ const (
 	lostSealed     loss = "sealed"
 )
 
-// lossDetails say it in a sentence.
+// lossDetails say each loss in a sentence.
 var lossDetails = map[loss]string{
 	lostTooLarge:   "Its answer was not kept, because one of the bodies is too large.",
 	lostStream:     "Its answer was not kept, because it was a stream.",

@@ -18,7 +18,7 @@ type attempt struct {
 	broken bool // the handler could not finish the answer
 }
 
-// earlier is what is known of an earlier request with the id of one that is refused for it.
+// earlier tells of a request with the same id that came before, for which a request is refused.
 type earlier struct {
 	busy    time.Duration // it runs, and may for that time
 	handled bool          // it was handled

@@ -13,9 +13,9 @@ import (
 
 // Writer returns the ResponseWriter for the handler of an admitted request, one on w that keeps
 // headers as restoreHeaders describes. It has Unwrap, ReadFrom, CloseNotify, Flush if w has it, and
-// Hijack if an http.ResponseController can hijack w. If there is nothing to keep and nothing depends on the response, it is w.
-// A request that has waited has the whole WriteTimeout of its http.Server. An adapter calls Writer once,
-// after WriteHeaders.
+// Hijack if an http.ResponseController can hijack w. If there is nothing to keep and nothing depends on
+// the response, it is w. A request that has waited has the whole WriteTimeout of its http.Server. An
+// adapter calls Writer once, after WriteHeaders.
 func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 	if x.extra != noExtra { // otherwise it has neither waited nor an id
 		x.extendDeadline(w)
@@ -35,8 +35,8 @@ func (x *Exchange) wrote(n int64) {
 }
 
 // writer passes a response on to the ResponseWriter of an exchange. It records the status and the
-// bytes, keeps the headers, and records the answer to a request with an id. It is a writers.Own of one pointer, so that an interface of it takes no
-// allocation.
+// bytes, keeps the headers, and records the answer to a request with an id. It is a writers.Own of one
+// pointer, so that an interface of it takes no allocation.
 type writer struct{ x *Exchange }
 
 // Unwrap is for http.ResponseController.
@@ -116,7 +116,7 @@ func (w writer) FlushError() error {
 }
 
 // ReadFrom implements io.ReaderFrom. If src fails before its first byte, the handler may still
-// report that. What is not recorded, or no longer, takes the short way.
+// report that. What is not recorded takes the short way, and so does the rest of what was.
 func (w writer) ReadFrom(src io.Reader) (n int64, err error) {
 	x := w.x
 	below, ok := x.w.(io.ReaderFrom)

@@ -89,7 +89,8 @@ func TestPingNamesMissingRights(t *testing.T) {
 		{"+info resetkeys", "error", "", "ACL LOG", exitNo},
 	} {
 		acl(t, srv.Client(t), "app", "reset "+rights(t, 1)+" "+c.words)
-		if p, r := headgateJSON[pingJSON](t, "ping", "--redis", app); r.code != c.code || !p.has(c.level, c.problem, c.advice) {
+		p, r := headgateJSON[pingJSON](t, "ping", "--redis", app)
+		if r.code != c.code || !p.has(c.level, c.problem, c.advice) {
 			t.Errorf("%s: exit code %d: %+v %s", c.words, r.code, p, r.err)
 		}
 	}
