@@ -283,5 +283,5 @@ func (d *Decision) isDeclined(reply []int64) bool {
 // isBrief reports whether a reply is one for request.SettleBrief. No verdict is as low, nor is the -1
 // of a period that has passed.
 func isBrief(reply []int64) bool {
-	return !slices.ContainsFunc(reply, func(n int64) bool { return n >= -1 })
+	return len(reply) > 0 && !slices.ContainsFunc(reply, func(n int64) bool { return n >= -1 })
 }

@@ -55,7 +55,7 @@ func (n *node) exchange(ctx context.Context, t *trip) error {
 		return l.exchange(ctx, l.Client, commands)
 	}
 	err := l.bounded(ctx, func() error { return l.exchange(ctx, l.Client, commands) })
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		t.commands = nil // the client may still use them
 	}
 	return err

@@ -51,6 +51,27 @@ func TestAnswerAtTheDeadline(t *testing.T) {
 	}
 }
 
+// A call that is answered as its round trip ends has the reply, or an error, also of a client that heeds
+// no deadline.
+func TestAnswerAsTheRoundTripEnds(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DisableIdentity: true})
+			s := serversOf(t, client, func(ctx context.Context, cmds []redis.Cmder) error {
+				end, _ := ctx.Deadline()
+				time.Sleep(time.Until(end))
+				answer(cmds[0])
+				return nil
+			}, trips.Config{})
+			l := newLetter("a", "text")
+			l.End, l.Insists = time.Now().Add(time.Hour), true
+			if err := s.Do(t.Context(), &l.Call); (err == nil) != (l.reply == 4) {
+				t.Fatalf("reply %d, %v", l.reply, err)
+			}
+		})
+	}
+}
+
 // A caller that leaves as its batch is taken is not told that its call was not sent.
 func TestCallerLeavesAsItsBatchIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
