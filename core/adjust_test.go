@@ -448,7 +448,8 @@ func TestBoundsHeedRaises(t *testing.T) {
 	})
 }
 
-// A clamped cost is never charged as less than what fits, also where Redis does not tell the raise.
+// Where Redis does not tell the raise of a limit to which a cost is clamped, the policy's failure mode
+// decides. The next decision asks again.
 func TestClampWithoutTheRaise(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -461,7 +462,7 @@ func TestClampWithoutTheRaise(t *testing.T) {
 			}
 			return send()
 		}))
-		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
 		g.InjectClock(micros(c))
 		p := newPolicy(t, core.PolicyConfig{
 			Name: "p", Algorithm: frozen(100), Raisable: true, OnFailure: core.FailClosed,
@@ -472,8 +473,42 @@ func TestClampWithoutTheRaise(t *testing.T) {
 		}))(t)
 		fails.Store(true)
 		d, err := g.Decide(t.Context(), charge)
-		if r := d.At(0); err != nil || fails.Load() || d.Allowed && r.Used != 500 {
-			t.Errorf("%v, failed %v: %s", err, !fails.Load(), show(d))
+		if err != nil || d.Allowed || d.Source != core.SourceClosed || d.Cause == nil || d.RetryAfter() != time.Second {
+			t.Errorf("%v, by %v: %s", err, d.Source, show(d))
+		}
+		if d := decide(t, g, charge); !d.Allowed || d.At(0).Used != 500 {
+			t.Errorf("asked again: %s", show(d))
+		}
+	})
+}
+
+// A decision learns all raises that it needs in one more round trip, and both end by the same deadline.
+func TestClampsShareOneLookUp(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		var deadlines []time.Time
+		client := s.Client(t)
+		client.AddHook(onScripts(func(ctx context.Context, _ []redis.Cmder, send func() error) error {
+			end, _ := ctx.Deadline()
+			deadlines = append(deadlines, end)
+			return send()
+		}))
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		charges := make([]core.Charge, 4)
+		for i := range charges {
+			p := newPolicy(t, core.PolicyConfig{Name: fmt.Sprint("p", i), Algorithm: frozen(100), Raisable: true})
+			charges[i] = core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 500, Clamp: true}
+			raiseBy(t, g, charges[i], int64(i+1), time.Now().Add(time.Hour))
+		}
+		deadlines = nil
+		d := decide(t, g, charges...)
+		for i, r := range d.Results() {
+			if !r.Allowed || r.Used != int64(101+i) {
+				t.Errorf("charge %d: %s", i, show(d))
+			}
+		}
+		if len(deadlines) != 2 || deadlines[0] != deadlines[1] {
+			t.Errorf("the round trips end by %v", deadlines)
 		}
 	})
 }
@@ -626,6 +661,9 @@ func TestWaitsOfSeveralChargesKnowWhenRaisesEnd(t *testing.T) {
 					if d := decide(t, g, charges...); d.Allowed || d.RetryAfter() != want {
 						t.Errorf("%v, want %v: %s", d.RetryAfter(), want, show(d))
 					}
+				}
+				if n, d, err := g.SpendUpTo(t.Context(), 0, raised, minute); n != 0 || err != nil || !d.Allowed || d.RetryAfter() != 0 {
+					t.Errorf("nothing of it: %d, %v: %s", n, err, show(d))
 				}
 				if want == core.Never {
 					want = 50 * 365 * 24 * time.Hour

@@ -264,29 +264,33 @@ func (c *charge) price(clamp bool) {
 	c.Cost = c.Limit.Cost(c.Units)
 }
 
-// raise learns by how much the limits are raised to which charges are clamped. Only the store knows
-// that, so a charge above its limit takes one more round trip. If that fails, the charge is not
-// clamped: a cost that is clamped too low would charge too little.
-func (g *Gate) raise(ctx context.Context, p *inquiry) {
-	for i := range p.wire {
-		c := &p.wire[i]
-		if !c.Adjusts || c.Units == c.asked {
-			continue
+// raise learns by how much the limits are raised to which charges of a request are clamped. Only the
+// store knows that, so it takes one more round trip. The context that it returns bounds both.
+func (g *Gate) raise(ctx context.Context, p *inquiry, r *request.Request) (context.Context, error) {
+	var clamped []*charge
+	var looks []*request.Charge
+	for _, asked := range r.Charges {
+		if c := p.of(asked); c.Adjusts && c.Units != c.asked {
+			look := c.Charge
+			look.Units, look.Cost = 0, c.Limit.Cost(0)
+			look.Kind = c.Bare()
+			look.Kind.Adjusts = true
+			clamped, looks = append(clamped, c), append(looks, &look)
 		}
-		look := *c
-		look.Units = 0
-		look.Cost = look.Limit.Cost(0)
-		look.Kind = c.Bare()
-		look.Kind.Adjusts = true
-		one := []request.Request{{Terms: algorithm.Terms{Op: algorithm.Peek}, Charges: []*request.Charge{&look.Charge}}}
-		if g.send(ctx, one) != nil {
-			c.Units = c.asked
-			c.Cost = c.Limit.Cost(c.asked)
-			continue
-		}
-		c.raised = look.Raised()
-		c.price(c.clamps)
 	}
+	if len(looks) == 0 {
+		return ctx, nil
+	}
+	ctx = g.bound(ctx)
+	peek := []request.Request{{Terms: algorithm.Terms{Op: algorithm.Peek}, Charges: looks}}
+	if err := g.store.Decide(ctx, peek); err != nil {
+		return ctx, request.Unsent{Err: err}
+	}
+	for i, c := range clamped {
+		c.raised = looks[i].Raised()
+		c.price(true)
+	}
+	return ctx, nil
 }
 
 // chargeOn returns a charge of no cost on the state of a key, and the limit that holds for it.

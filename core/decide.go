@@ -109,7 +109,7 @@ func (g *Gate) ask(ctx context.Context, p *inquiry, charges []Charge) error {
 		return nil
 	}
 	if p.beside || p.op == algorithm.AtMost {
-		g.prepare(ctx, p)
+		g.prepare(p)
 	}
 	if r.Slot != nil {
 		return g.askWithSlot(ctx, p)
@@ -118,8 +118,7 @@ func (g *Gate) ask(ctx context.Context, p *inquiry, charges []Charge) error {
 }
 
 // prepare completes a request on states with holds or adjustments, and one of SpendUpTo.
-func (g *Gate) prepare(ctx context.Context, p *inquiry) {
-	g.raise(ctx, p)
+func (g *Gate) prepare(p *inquiry) {
 	r := &p.whole[0]
 	if p.holds && r.Holds() {
 		r.Hold = g.holdID()
@@ -127,7 +126,8 @@ func (g *Gate) prepare(ctx context.Context, p *inquiry) {
 	}
 	if p.op == algorithm.AtMost {
 		r.Bound = min(r.Bound, algorithm.MaxUnits)
-		for _, c := range r.Charges {
+		for i := range p.wire {
+			c := &p.wire[i]
 			if c.Shadow || c.Units == 0 {
 				continue
 			}
@@ -135,7 +135,7 @@ func (g *Gate) prepare(ctx context.Context, p *inquiry) {
 			if c.Adjusts {
 				most += algorithm.MaxCount // of its raises, which the store knows
 			}
-			r.Bound = min(r.Bound, max(1, most/c.Units)) // Lua 5.4 would wrap a larger product
+			r.Bound = min(r.Bound, max(1, most/c.asked)) // Lua 5.4 would wrap a larger product
 		}
 	}
 }
@@ -181,11 +181,16 @@ func (g *Gate) askOne(ctx, caller context.Context, p *inquiry, one []request.Req
 		r.Op = algorithm.Peek
 		r.Slot = nil
 	}
-	var err error
-	if p.op == algorithm.Reserve {
-		err = g.send(ctx, one)
-	} else { // what does not reserve lifts no denial
-		err = g.store.Decide(ctx, one)
+	within, err := ctx, error(nil)
+	if p.beside {
+		within, err = g.raise(ctx, p, r)
+	}
+	switch {
+	case err != nil:
+	case p.op == algorithm.Reserve:
+		err = g.send(within, one)
+	default: // what does not reserve lifts no denial
+		err = g.store.Decide(within, one)
 	}
 	if err == nil && r.Unseeded {
 		err = g.askLedgers(ctx, caller, p, one)

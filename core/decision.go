@@ -147,9 +147,12 @@ func (d *Decision) Results() iter.Seq2[int, Result] {
 // and 0 for an admitted request. It is longer if another charge fits now, and no more by then,
 // because a raise of its limit will have ended.
 func (d *Decision) RetryAfter() (wait time.Duration) {
+	if d.Allowed {
+		return 0
+	}
 	wait = d.later
 	for i := range d.n {
-		if r := d.at(i); !d.Allowed && r.denies() {
+		if r := d.at(i); r.denies() {
 			wait = max(wait, r.RetryAfter)
 		}
 	}
@@ -174,6 +177,7 @@ func (r *Result) stateless(denies bool) {
 	r.Allowed = !denies
 	if denies {
 		r.Known = true
+		r.violated = 1
 		r.Window = Never
 		r.RetryAfter = Never
 		r.NextAfter = Never
@@ -230,6 +234,7 @@ func (r *Result) unanswered(c *charge, cause error) {
 	r.Allowed = c.mode(cause) == FailOpen
 	if !r.Allowed {
 		r.Source = denier(cause)
+		r.violated = 1
 		r.RetryAfter = closedRetry
 	}
 }

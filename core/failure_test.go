@@ -101,7 +101,7 @@ func TestFailureModesOnStoppedServer(t *testing.T) {
 					if err != nil || d.Cause == nil || d.Source != m.source || d.Allowed != m.allowed {
 						t.Errorf("%s from %v: %v, %v", show(d), d.Source, d.Cause, err)
 					}
-					if r := d.At(0); r.Known != (m.mode == core.FailLocal) || r.Limit != 10 {
+					if r := d.At(0); r.Known != (m.mode == core.FailLocal) || r.Limit != 10 || r.Violates(0) == r.Allowed {
 						t.Errorf("%+v", r)
 					}
 					if wait := d.RetryAfter(); wait == core.Never || (wait > 0) == m.allowed {

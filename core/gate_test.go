@@ -447,7 +447,7 @@ func TestDenialSpendsNothing(t *testing.T) {
 					c.Advance(time.Second)
 					named := func(d core.Decision) bool {
 						for i := range charges {
-							if r := d.At(i); r.Allowed != (i != at) || (r.RetryAfter > 0) != (i == at) {
+							if r := d.At(i); r.Allowed != (i != at) || (r.RetryAfter > 0) != (i == at) || r.Violates(0) == r.Allowed {
 								t.Errorf("%s: %s", what, show(d))
 								break
 							}
