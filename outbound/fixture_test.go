@@ -114,6 +114,14 @@ func standing(t testing.TB, g *core.Gate, p *core.Policy, key core.Key) core.Res
 	return d.At(0)
 }
 
+// raise raises a key's limit for an hour.
+func raise(t testing.TB, g *core.Gate, p *core.Policy, key core.Key, units int64) {
+	t.Helper()
+	gatetest.Must(g.Adjust(t.Context(), core.Adjustment{
+		ID: "invoice", Policy: p, Key: key, Raise: units, Until: time.Now().Add(time.Hour),
+	}))(t)
+}
+
 func request(t testing.TB, ctx context.Context, url string) *http.Request {
 	t.Helper()
 	return gatetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))(t)

@@ -12,8 +12,8 @@ import (
 // lower lowers what is left under the rules to what a response tells to be left of their limits,
 // where that is less. Where nothing is left until a reset, requests under the rule wait for that.
 //
-// It spends units until a limit that is lower by what is left is reached, in one step. So of any
-// number of responses, at any number of replicas, the lowest count holds, and none counts twice.
+// It raises what is used until no more is left, in one step. So of any number of responses, at any number
+// of replicas, the lowest count holds, and none counts twice.
 func (p *pass) lower(told []signal.Remaining, status int) {
 	for i, rule := range p.x.ruled {
 		left, wait := rule.left, time.Duration(0)
@@ -30,43 +30,41 @@ func (p *pass) lower(told []signal.Remaining, status int) {
 			p.x.coolKey(rule.cooldown, status, signal.Signal{Reason: signal.Slow, Wait: wait}, p.sent)
 		}
 		if left < rule.left {
-			p.x.lowerTo(left, p.x.charges[i])
+			p.x.lowerTo(left, rule.limit-left, p.x.charges[i])
 		}
 	}
 }
 
-// lowerTo spends units of a charge's rule until left units are left.
-func (x *delivery) lowerTo(left int64, c core.Charge) {
-	limit, most := lowered(c.Policy.Algorithm(), left)
-	if most <= 0 {
-		return
-	}
+// lowerTo spends units of a charge's rule until that many are used and left units are left.
+func (x *delivery) lowerTo(left, used int64, c core.Charge) {
 	ctx := context.WithoutCancel(x.req.Context())
-	n, _, err := x.t.cfg.Gate.SpendUpTo(ctx, most, core.Charge{Policy: c.Policy, Key: c.Key, Cost: 1, Limit: limit})
+	n, err := int64(0), error(nil)
+	if inside.IsQuota(c.Policy) { // what is used under a lower limit would tell thresholds of that
+		n, err = x.t.cfg.Gate.RaiseUsed(ctx, c, used, time.Time{})
+	} else if c.Limit = lowered(c.Policy.Algorithm(), left); c.Limit != nil {
+		c.Cost = 1
+		n, _, err = x.t.cfg.Gate.SpendUpTo(ctx, used, c)
+	}
 	if x.t.cfg.Observe != nil && (n > 0 || err != nil) {
 		x.t.cfg.Observe(ctx, &LowerEvent{Policy: c.Policy, Key: c.Key, Remaining: left, Spent: n, Err: err})
 	}
 }
 
-// lowered returns a limit that is reached when that much is left under an algorithm, and how many
-// units reach it from none. It returns 0 for one that cannot be lowered: what fills a
-// core.LeakyBucket only delays requests, and two counters are cut to a lower limit.
-func lowered(a core.Algorithm, left int64) (lower core.Algorithm, most int64) {
+// lowered returns a limit that is reached when that much is left under an algorithm. It returns nil for one
+// that cannot be lowered: what fills a core.LeakyBucket only delays requests, and two counters are cut to a
+// lower limit.
+func lowered(a core.Algorithm, left int64) core.Algorithm {
 	switch l := a.(type) {
 	case core.TokenBucket:
 		l.Burst -= left
-		return l, l.Burst
+		return l
 	case core.FixedWindow:
 		l.Limit -= left
-		return l, l.Limit
-	case core.Calendar:
-		l.Limit -= left
-		return l, l.Limit
+		return l
 	case core.SlidingWindow:
-		if l.Limit -= left; l.Buckets == 0 {
-			return nil, 0
+		if l.Limit -= left; l.Buckets > 0 {
+			return l
 		}
-		return l, l.Limit
 	case core.SlidingLog:
 		l.Windows = slices.Clone(l.Windows)
 		longest := &l.Windows[0]
@@ -76,7 +74,7 @@ func lowered(a core.Algorithm, left int64) (lower core.Algorithm, most int64) {
 			}
 		}
 		longest.Limit -= left
-		return l, longest.Limit
+		return l
 	}
-	return nil, 0
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"testing"
 	"time"
 
@@ -94,6 +95,45 @@ func TestOutageEndsNoStream(t *testing.T) {
 			_ = res.Body.Close()
 			gatetest.NoError(t, <-second)
 			gatetest.Eventually(t, "the slot is back", func() bool { return held(false) == 0 })
+		})
+	}
+}
+
+// A request that fails in an outage keeps spent what its process could spend, and not its whole estimate.
+func TestOutageChargesNoMoreThanTheShare(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]core.Algorithm{
+		"bucket": gatetest.Frozen(100),
+		"log":    core.SlidingLog{Windows: []core.Window{{Limit: 100, Width: time.Hour}, {Limit: 1000, Width: 2 * time.Hour}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, settled := redistest.Start(t), make(chan error, 1)
+			g := gatetest.Redis(t, s.Client(t), core.Config{
+				Timeout: gatetest.ShortTimeout, Replicas: 10,
+				Observe: func(_ context.Context, e core.Event) {
+					if e, ok := e.(*core.ReservationEvent); ok {
+						settled <- e.Err
+					}
+				},
+			})
+			policy, broken := gatetest.Limited(t, "a", limit), errors.New("broken")
+			tr := transport(t, outbound.Config{
+				Gate: g, Base: roundTripper(func(*http.Request) (*http.Response, error) { return nil, broken }),
+				Rules: []outbound.Rule{{
+					Policy: policy, Key: outbound.ByHost, Clamp: true, Cost: func(*http.Request) int64 { return 5000 },
+				}},
+			})
+			s.Kill()
+			if _, err := get(t, tr, "http://example.com/"); !errors.Is(err, broken) {
+				t.Fatal(err)
+			}
+			gatetest.NoError(t, <-settled)
+			key, _ := outbound.ByHost(request(t, t.Context(), "http://example.com/"))
+			d := gatetest.Must(g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost}))(t)
+			if r := d.At(0); r.Used != 10 || r.Source != core.SourceLocal {
+				t.Errorf("%d are used, as %v says", r.Used, r.Source)
+			}
 		})
 	}
 }

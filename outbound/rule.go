@@ -94,8 +94,8 @@ func (r *Rule) charge(req *http.Request, m Measure) (core.Charge, error) {
 	return c, nil
 }
 
-// actual returns what the request of a pass has cost under the rule.
-func (r *Rule) actual(p *pass, cost int64) int64 {
+// actual returns what the request of a pass has cost under the rule, of which spent is charged.
+func (r *Rule) actual(p *pass, cost, spent int64) int64 {
 	switch m := p.x.measure; {
 	case r.Settle != nil:
 		return max(0, r.Settle(p.x.req, p.res, cost))
@@ -105,18 +105,7 @@ func (r *Rule) actual(p *pass, cost int64) int64 {
 		}
 	}
 	if r.Clamp && (p.res == nil || p.refused) {
-		return r.clamped(cost)
+		return spent
 	}
 	return cost
-}
-
-// clamped returns what a cost spends before the rest of it is charged.
-func (r *Rule) clamped(cost int64) int64 {
-	limit, _, _ := r.Policy.Quota()
-	if log, ok := r.Policy.Algorithm().(core.SlidingLog); ok { // its Quota is the longest window's
-		for _, w := range log.Windows {
-			limit = min(limit, w.Limit)
-		}
-	}
-	return min(cost, limit)
 }

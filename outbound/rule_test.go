@@ -129,6 +129,7 @@ func TestClampChargesTheRest(t *testing.T) {
 		limit core.Algorithm
 		rule  outbound.Rule
 		meter outbound.Meter // which estimates 10
+		raise int64
 		used  int64
 	}{
 		"answered": {base: answer(200, "", "ok"), limit: bucket, used: 15},
@@ -145,6 +146,7 @@ func TestClampChargesTheRest(t *testing.T) {
 			limit: core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}, {Limit: 12, Width: 2 * time.Hour}}},
 		},
 		"no response to what a Meter estimates": {base: broken, limit: gatetest.Frozen(7), meter: byPath{}, used: 7},
+		"no response under a raised limit":      {base: broken, limit: bucket, raise: 3, used: 13},
 		"settled": {base: broken, limit: bucket, used: 13, rule: outbound.Rule{
 			Settle: func(*http.Request, *http.Response, int64) int64 { return 13 },
 		}},
@@ -156,7 +158,11 @@ func TestClampChargesTheRest(t *testing.T) {
 					settled <- e.Err
 				}
 			}})
-			c.rule.Policy = gatetest.Policy(t, core.PolicyConfig{Name: "a", Algorithm: c.limit, Unit: core.UnitTokens})
+			c.rule.Policy = gatetest.Policy(t, core.PolicyConfig{Name: "a", Algorithm: c.limit, Unit: core.UnitTokens, Raisable: c.raise > 0})
+			key, _ := outbound.ByHost(request(t, t.Context(), "http://example.com/"))
+			if c.raise > 0 {
+				raise(t, g, c.rule.Policy, key, c.raise)
+			}
 			c.rule.Key, c.rule.Clamp = outbound.ByHost, true
 			if c.meter == nil {
 				c.rule.Cost = func(*http.Request) int64 { return 15 }
@@ -166,7 +172,6 @@ func TestClampChargesTheRest(t *testing.T) {
 			if err := <-settled; err != nil {
 				t.Fatal(err)
 			}
-			key, _ := outbound.ByHost(request(t, t.Context(), "http://example.com/"))
 			gatetest.Equal(t, standing(t, g, c.rule.Policy, key).Used, c.used, "spent")
 		})
 	}

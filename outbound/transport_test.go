@@ -145,6 +145,57 @@ func TestRemainingLowers(t *testing.T) {
 	}
 }
 
+// Under a raised limit the rule counts what a response tells, whether that is more than the limit is
+// without its raises or less.
+func TestRemainingLowersWithRaises(t *testing.T) {
+	for name, algorithm := range map[string]core.Algorithm{
+		"frozen":   gatetest.Frozen(100),
+		"calendar": core.Calendar{Limit: 100, Every: core.PeriodYear, In: time.UTC},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate) {
+				policy := gatetest.Policy(t, core.PolicyConfig{Name: "a", Algorithm: algorithm, Raisable: true})
+				r := newRig(t, outbound.Config{
+					Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost, Limit: "requests"}},
+				})
+				key, _ := outbound.ByHost(request(t, t.Context(), r.URL))
+				raise(t, g, policy, key, 100)
+				for _, told := range []int64{199, 120, 50, 0} {
+					r.push(refuse(200, "", "X-Ratelimit-Remaining", fmt.Sprint(told)))
+					r.want("", 200)
+					gatetest.Equal(t, 200-r.used(policy), told, "left")
+				}
+			})
+		})
+	}
+}
+
+// A threshold is told of the limit of the rule, by the next decision after a response has lowered it.
+func TestRemainingTellsNoFalseThreshold(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		reached := make(chan *core.ThresholdEvent, 10)
+		policy := gatetest.Policy(t, core.PolicyConfig{
+			Name: "year", Algorithm: core.Calendar{Limit: 1000, Every: core.PeriodYear, In: time.UTC}, Thresholds: []int{80, 90},
+		})
+		r := newRig(t, outbound.Config{
+			Gate: gatetest.Redis(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: func(_ context.Context, e core.Event) {
+				if e, ok := e.(*core.ThresholdEvent); ok {
+					reached <- e
+				}
+			}}),
+			Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost, Limit: "requests"}},
+		})
+		for _, left := range []string{"900", "150"} {
+			r.push(refuse(200, "", "X-Ratelimit-Remaining", left))
+			r.want("", 200)
+		}
+		r.want("", 200)
+		if e := <-reached; e.Percent != 80 || e.Used != 851 || e.Limit != 1000 {
+			t.Errorf("%d %%: %d of %d are used", e.Percent, e.Used, e.Limit)
+		}
+	})
+}
+
 // What a response tells is not compared with what was left for an earlier sending, if this process has
 // decided alone since.
 func TestRemainingLowersNothingAlone(t *testing.T) {
