@@ -39,7 +39,8 @@ type Config struct {
 	// others, and if the body does not come within 250 ms. What Read takes of the Body it must put
 	// back. It must be safe for concurrent use. Nil reads nothing.
 	Read func(res *http.Response, head []byte) (Refusal, bool)
-	// Longest bounds the cooldown of a refusal that tells a longer wait. Zero means 24 h.
+	// Longest bounds the cooldown of a refusal that tells a longer wait. Zero means 24 h. Above that it
+	// holds for refusals of Read alone: the Transport itself reads no longer wait than 24 h.
 	Longest time.Duration
 	// Meter reads the model and the cost of requests. Nil measures nothing.
 	Meter Meter

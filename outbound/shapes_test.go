@@ -76,7 +76,7 @@ func TestShapesOfRefusals(t *testing.T) {
 			}
 		})
 	}
-	if len(all) != 269 || byRead > 5 {
+	if len(all) != 270 || byRead > 5 {
 		t.Errorf("%d refusals, %d of them by Read", len(all), byRead)
 	}
 }

@@ -139,6 +139,11 @@ func (r *response) ofRoute() bool {
 		!strings.HasPrefix(r.message, secondaryLimit) && slices.ContainsFunc(r.windows, apart)
 }
 
+// ofGateway reports whether the status is one of a gateway, which is before all models.
+func (r *response) ofGateway() bool {
+	return http.StatusBadGateway <= r.status && r.status <= http.StatusGatewayTimeout
+}
+
 // deniesAccount reports whether one of Anthropic's limits refuses that is of all models.
 func (r *response) deniesAccount() bool {
 	status := func(name string) string { return r.header.Get(subscription + name + "-Status") }

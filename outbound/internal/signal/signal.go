@@ -121,7 +121,7 @@ func (r *response) refusal(wait time.Duration) (s Signal) {
 		s.Scope = Route
 	case s.Scope == Account: // as the error says
 	case r.deniesAccount(), r.quotas != "" && !strings.Contains(r.quotas, "permodel"),
-		s.Reason == Loaded && wait > 0 && !strings.Contains(r.message, "model"):
+		s.Reason == Loaded && wait > 0 && r.ofGateway() && !strings.Contains(r.message, "model"):
 		s.Scope = Account
 	}
 	if r.ofDay() {
