@@ -161,11 +161,11 @@ func (d *Decision) askBlocks(r *request.Request) {
 	}
 }
 
-// askAll lets the script get the limits of the Blocks too.
+// askAll has the general script decide, which gets the limits of the Blocks too.
 func (d *Decision) askAll() {
 	r := &d.requests[0]
 	r.Asked = 0
-	d.merges, d.form, d.brief = false, form{script: d.store.general}, 0
+	d.merges, d.form, d.brief = r.Merges(), form{script: d.store.general}, 0
 	d.words = r.Words()
 }
 
@@ -200,8 +200,9 @@ func (d *Decision) Joins(o trips.Parcel) bool {
 	return ok && d.form == other.form && !d.form.alone
 }
 
-// Decode hands the reply to the requests. If nothing ran, because a Block has a state or the period of a
-// limit has passed, Decode reports false and replaces the limits, and the caller sends the decision again.
+// Decode hands the reply to the requests. If nothing ran, because the script declined or the period of a
+// limit has passed, Decode reports false, and the caller sends the decision again: by the general script,
+// or under the limits of now.
 func (d *Decision) Decode() (decided bool, err error) {
 	if d.isDeclined(d.reply) {
 		d.askAll()
@@ -275,9 +276,10 @@ func periodPassed(reply []int64) (now int64, passed bool) {
 	return 0, false
 }
 
-// isDeclined reports whether nothing ran, because a Block has a state that was asked by its name alone.
+// isDeclined reports whether nothing ran, because a Block has a state that was asked by its name alone,
+// or a bucket one that only the general script reads.
 func (d *Decision) isDeclined(reply []int64) bool {
-	return d.form.asks && len(reply) == 1 && reply[0] == -1
+	return (d.form.asks || d.form.script == d.store.buckets) && len(reply) == 1 && reply[0] == -1
 }
 
 // isBrief reports whether a reply is one for request.SettleBrief. No verdict is as low, nor is the -1

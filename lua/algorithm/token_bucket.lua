@@ -241,23 +241,21 @@ local arrival, level, mark, length, tail = 0, 0, reach, 14, nil
 if old then
   if old > 63 or g > 31 then
     old, length, tail = old - 128, 35, sub(bundle, spot + 14, spot + 34)
-    -- It has receipts and no fraction.
-    plain = old >= 0 and old < 64 and g < 32 and sub(tail, 1, 14) == '\0\0\0\0\0\0\0\1\0\0\0\0\0\0'
+    if old < 0 or old > 63 or g > 31 or sub(tail, 1, 14) ~= '\0\0\0\0\0\0\0\1\0\0\0\0\0\0' then
+      return {-1} -- it has a fraction, or is no bucket
+    end
   end
   --= time
   if arrival > now then
     level, mark = arrival - now, old > reach and old or reach
     if (level > capacity or old < reach) and level > 2 ^ old then
-      plain = false -- quicker limits charged the bucket, and the clock went back
+      return {-1} -- quicker limits charged the bucket, and the clock went back
     end
   elseif tail then
     tail, change = nil, 2
   end
 else
   spot, length, change = #bundle + 1, 0, 2
-end
-if not plain then
-  break
 end
 
 --: most

@@ -2,11 +2,13 @@
 -- the limit: it is the first count of the next window, which owes what exceeds the limit again. So
 -- each window pays as much as the limit, whether somebody asks in it or not.
 --
--- Limit  0, because costs have no fraction; the limit, and at minus its index in ARGV, if it is raised,
---        the limit without raises; then either the width of a window, minus that if a window starts
---        with its first charge and not at multiples of the width since 1970; or 0, the start and end of
---        a calendar's period and the mean length of its periods; or of a grant 0, -1, how long it counts,
---        and 1 if that is from its last charge on, 0 if it is from the first
+-- Limit  denominator 0, because costs have no fraction; the limit; then one of these:
+--          width                 windows that start at multiples of the width since 1970
+--          -width                windows that start with their first charge
+--          0, start, end, mean   a calendar: its period of now, and the mean length of its periods
+--          0, -1, length, 0      a grant, which counts for so long from its first charge on
+--          0, -1, length, 1      a grant, which counts for so long from its last charge on
+--        If a limit is raised, ARGV has the limit without raises at minus its index.
 -- Cost   units, 0
 -- Reply  count, time until the window ends, debt, when the window ends, receipt
 -- Value  "start count length", then " debt" if there is a debt. An empty window has no value.

@@ -54,11 +54,16 @@
 -- now and grace. look also uses the cost: a whole number and a fraction of the limit's denominator,
 -- 0 <= part < denominator.
 --
--- An algorithm whose file has a line of Names keeps its state in variables of these names, which
--- states[key] holds between the parts, and its look is three parts: limit sets them from the numbers
--- from ARGV[p] on, which are those behind the denominator, and size to how many these are; read sets
--- them from value, the text of the key or false; look sets changed in place of dirty[key]. A line of two
--- dashes, an equals sign and a word stands for another part of its file.
+-- An algorithm whose file has a line of Names keeps its limit and its state in local variables of these
+-- names. Between the parts their values are in states[key]. Such a file has two parts more, which run before
+-- its look:
+--
+-- limit   reads the limit: the numbers behind its denominator, which are ARGV[p], ARGV[p + 1] and so on.
+--         Sets size to how many these are
+-- read    reads the state from value, the text of the key or false
+--
+-- and its look sets changed to true, in place of dirty[key] to limit. A line of two dashes, an equals sign
+-- and a word stands for another part of its file.
 --
 -- Until the year 2050 every number is an integer below 2^53. A 16-digit
 -- number never goes through tostring or "..", and a reply holds integers only. Stored numbers and

@@ -1,12 +1,16 @@
 -- Decides requests that charge one key each, under limits of one algorithm. No key stands twice.
 --
 -- KEYS   the keys of the requests
--- ARGV   runs of requests under one limit: the number of requests, or minus that and then the cost and
---        how often each is charged at most, which are 1 otherwise; then what follows the 0 of the limit
---        in lua/decide/decide.lua. At most 0 times is a peek. The cost is whole. For token buckets the
---        limit is one text, which tells the cost too: label; reach, of one byte; cost, its fraction,
---        denominator, capacity and its fraction, of 8 bytes each, the lowest first; queue, in digits.
---        They are charged once at most.
+-- ARGV   runs. A run is requests under one limit, of one cost. It begins with their number, if each
+--        costs 1 and is charged once; otherwise with minus their number, the cost, which is whole, and how
+--        often each is charged at most: 0 for a peek. Then it has the limit: the numbers behind the
+--        denominator in the algorithm's contract.
+--        A run on token buckets begins with their number, or for a peek with minus that, the cost and 0.
+--        Its limit is one text, which tells the cost too. The lowest byte of a number is first:
+--          6 bytes  label
+--          1 byte   reach
+--          8 bytes  each: cost, its fraction, denominator, capacity, its fraction
+--          digits   queue
 -- Reply  for each request: verdict, the algorithm's reply. The verdict is 0 if the cost fits and 1 if
 --        not; or, for more than once, how often it fits. If the period of a limit does not hold
 --        now: -1, now. The script then does nothing.

@@ -89,15 +89,10 @@ func (k *Call) enter(ctx context.Context, lost time.Duration) {
 	k.attempt = attempt{ctx: ctx, entered: time.Now(), lost: lost}
 }
 
-// turn returns until when the call waits for its turn, while the server answers: for half of its
-// time, so that the other half is left for the round trip. A slot, and what insists, is worth the
-// wait.
-func (k *Call) turn(patience time.Duration) time.Time {
-	if k.Lane == Operations || k.Insists {
-		return k.entered.Add(patience)
-	}
-	return k.entered.Add(k.End.Sub(k.entered) / 2)
-}
+// patient reports whether the call may wait in line for as long as a round trip may take, while the
+// server answers others: a slot, and what insists, is worth the wait. The others wait for half of their
+// time, so that the other half is left for the round trip.
+func (k *Call) patient() bool { return k.Lane == Operations || k.Insists }
 
 // sharesWith reports whether two calls may share a script. On a cluster a script has keys of one
 // hash slot.

@@ -118,27 +118,34 @@ func (q *queue) doubtful(k *Call, since time.Time) bool {
 // limit returns when a call's time is over.
 func (q *queue) limit(k *Call, since time.Time, answers bool) time.Time {
 	patience := q.node.link.patience
-	limit, turn := k.End, k.turn(patience)
-	switch {
-	case answers && k.state == stateUnsure:
-		return k.entered
-	case k.state == stateUnsure:
-		return k.entered.Add(patience)
-	case answers && k.state == stateWaits:
-		limit = turn
-	case k.state == stateSent && limit.Before(turn): // it may have waited for longer than its end
-		if whole := since.Add(q.timeout); limit.Before(whole) {
-			limit = whole
-		}
-	}
 	if k.Insists {
 		patience += q.delay()
 	}
-	if last := k.entered.Add(patience); limit.Before(last) && q.starves() &&
-		!(k.state == stateSent && q.overtaken(since, k.lost, q.timeout)) {
+	limit, last := k.End, k.entered.Add(patience)
+	switch {
+	case k.state == stateUnsure && answers:
+		return k.entered
+	case k.state == stateUnsure:
+		return last
+	case k.state == stateSent && k.patient(): // it may have waited in line for longer than its time
+		limit = later(limit, since.Add(q.timeout))
+	case k.state == stateWaits && answers && k.patient():
 		limit = last
+	case k.state == stateWaits && answers:
+		limit = k.entered.Add(k.End.Sub(k.entered) / 2)
+	}
+	if q.starves() && !(k.state == stateSent && q.overtaken(since, k.lost, q.timeout)) {
+		limit = later(limit, last)
 	}
 	return limit
+}
+
+// later returns the later one of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // leave takes back a call whose caller's context has ended, unless it is answered.
