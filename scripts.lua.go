@@ -199,7 +199,7 @@ func algorithmPart(algorithm, at string) string {
 	return partOf(text, at)
 }
 
-// names returns the names in which an algorithm keeps its state, or nothing if it keeps it otherwise.
+// names returns the names in which an algorithm keeps its limit and its state.
 func names(text string) string {
 	_, all, _ := strings.Cut(text, "\n-- Names  ")
 	all, _, _ = strings.Cut(all, "\n")
@@ -215,9 +215,6 @@ func get(text string) string {
 // between the parts.
 func around(text, at, body string) string {
 	all := names(text)
-	if all == "" {
-		return body
-	}
 	size := strconv.Itoa(1 + strings.Count(all, ","))
 	load, save := "unpack(states[key], 1, "+size+")\n", "states[key] = {"+all+"}\n" // some may be nil
 	switch at {
@@ -226,8 +223,10 @@ func around(text, at, body string) string {
 			"if states[key] then\n" + all + " = " + load + "end\n" + partOf(text, "limit") +
 			"if not states[key] then\nlocal value\n" + get(text) + partOf(text, "read") + "end\n" +
 			body + "if changed then dirty[key] = limit end\n" + save
-	case "fits", "store":
+	case "fits":
 		return "local " + all + " = " + load + body
+	case "store": // the limit that changed the state may not be that of the last look
+		return "local " + all + " = " + load + "local p, size = limit + 3, 0\n" + partOf(text, "limit") + body
 	}
 	return "local " + all + " = " + load + body + save
 }

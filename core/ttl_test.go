@@ -357,3 +357,44 @@ func isDrained(value string, now int64) bool {
 	arrival, err := strconv.ParseInt(value[2:18], 10, 64)
 	return err == nil && arrival > epoch/2 && time.Duration(now-arrival)*time.Microsecond > 5*24*time.Hour
 }
+
+// The key lives as long as the state that was charged needs, also if the same script asks it under
+// another limit after that.
+func TestKeyOutlivesOtherLimits(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name        string
+		long, short core.Algorithm
+		op          string
+		cost        int64
+		most        time.Duration // that the key must live for
+	}{
+		{
+			"block", core.Block{Strikes: 9, Within: 30 * time.Hour, For: time.Hour},
+			core.Block{Strikes: 9, Within: time.Second, For: time.Second}, "decide", 9, 2 * time.Hour,
+		},
+		{
+			"debt", core.FixedWindow{Limit: 1, Window: time.Hour}, core.FixedWindow{Limit: 50, Window: time.Hour},
+			"force", 90, 80 * time.Hour,
+		},
+	} {
+		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+			client := s.Client(t)
+			g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+			c := core.Charge{
+				Policy: newPolicy(t, core.PolicyConfig{Name: test.name, Algorithm: changing(test.long, test.short)}),
+				Key:    newKey(t, "k"), Cost: test.cost, Limit: test.long,
+			}
+			charged := gatetest.Must(g.NewRequest(test.op, 0, c))(t)
+			c.Limit, c.Cost = test.short, 1
+			asked := gatetest.Must(g.NewRequest("reserve", 1, c))(t) // denied
+			if _, _, err := g.DecideShared(t.Context(), []*core.ScriptRequest{charged, asked}); err != nil {
+				t.Fatal(err)
+			}
+			name := client.Keys(t.Context(), s.Prefix+"*").Val()[0]
+			if ttl := client.PTTL(t.Context(), name).Val(); ttl < test.most {
+				t.Errorf("%s: the key lives for %v, not for %v", test.name, ttl, test.most)
+			}
+		})
+	}
+}

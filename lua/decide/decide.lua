@@ -31,15 +31,18 @@
 -- take, if there is one, is asked once every charge fits, and before any is spent. If it returns
 -- false, nothing is charged.
 --
--- A line of two dashes, a colon and a word stands for the part of that name of the algorithm:
+-- A line of two dashes, a colon and a word stands for the part of that name of the algorithm. An algorithm
+-- keeps its limit and its state in local variables, which its file lists as Names. Between the parts their
+-- values are in states[key]. The parts come in this order:
 --
+-- limit   reads the limit: the numbers behind its denominator, which are ARGV[p], ARGV[p + 1] and so on.
+--         Sets size to how many these are
 -- get     sets value to the text of KEYS[key], or false; without this part that is values[key], or what
 --         GET replies
--- look    reads the key's state, from values[key] if present, into states[key] if that is false;
---         finds what it is now under the limit. Only a clock step or another width of the window
---         changes the state here, and sets dirty[key] to limit. Appends the charge's reply with 0
---         for the receipt. fits and commit find that receipt at reply[found]; give finds the reply
---         behind n.
+-- read    reads the state from value
+-- look    finds what the state is now under the limit. Only a clock step or another width of the window
+--         changes the state here, and sets changed to true. Appends the charge's reply with 0 for the
+--         receipt, which fits and commit find at reply[found]
 -- fits    sets fits to whether the cost whole, part fits on what look found
 -- force   lowers the cost to what the algorithm's debt has room for
 -- commit  charges the cost whole, part; sets receipt
@@ -50,20 +53,9 @@
 --         the text from the start on, and tail to that from place on; sets ttl to the time to live in
 --         microseconds, 0 if nothing is left, nil to leave it as it is
 --
--- The parts share operation, bound, receipts, key, limit (an index in ARGV), reply, its length n,
--- now and grace. look also uses the cost: a whole number and a fraction of the limit's denominator,
--- 0 <= part < denominator.
---
--- An algorithm whose file has a line of Names keeps its limit and its state in local variables of these
--- names. Between the parts their values are in states[key]. Such a file has two parts more, which run before
--- its look:
---
--- limit   reads the limit: the numbers behind its denominator, which are ARGV[p], ARGV[p + 1] and so on.
---         Sets size to how many these are
--- read    reads the state from value, the text of the key or false
---
--- and its look sets changed to true, in place of dirty[key] to limit. A line of two dashes, an equals sign
--- and a word stands for another part of its file.
+-- The parts share operation, bound, receipts, key, reply, its length n, now and grace. look also uses the
+-- cost: a whole number and a fraction of the limit's denominator, 0 <= part < denominator. A line of two
+-- dashes, an equals sign and a word stands for another part of the same file.
 --
 -- Until the year 2050 every number is an integer below 2^53. A 16-digit
 -- number never goes through tostring or "..", and a reply holds integers only. Stored numbers and
