@@ -3,8 +3,10 @@
 --
 -- Limit  denominator 0; strikes that block; the time within which they count; length of the first block;
 --        of the longest; the time after the end of a block that forgives it
--- Cost   strikes, 0; or 0 and the length of a block by hand; or strikes and the time in which no block
---        may have begun if they are to count; plus 1000 times the reason of the block, which is 0 to 9
+-- Cost   strikes plus 1000 times the reason of the block, which is 0 to 9; then
+--          0        for strikes that count if the key is not blocked
+--          a time   for no strikes: the length of a block by hand
+--                   for strikes: they count if no block has begun within it
 -- Reply  strikes, time until the block ends or 0, time until the oldest strike is too old, time until
 --        the youngest is, length of the next block, reason of the block, receipt
 -- Value  "end length level", of the last block and 0 if there was none or it is forgiven, the level
@@ -75,7 +77,7 @@ local strikes = whole % 1000
 if operation == 'atmost' then -- a multiple of a shadow's strikes may be large, and has no reason
   strikes = whole
 end
-local reason = (whole - strikes) / 10
+local reason = 100 * ((whole - strikes) / 1000) -- as it stands in the level
 receipt = now + 1
 if part > 0 and strikes == 0 then
   if now + part > stops then

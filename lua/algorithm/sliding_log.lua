@@ -1,7 +1,7 @@
 -- Sliding log: the times of charges, which count any number of windows exactly. Every window ends
 -- now. A sliding window of many buckets is a log too: the charges of one bucket share an entry.
 --
--- Limit  0, because costs have no fraction; number of windows; length of a tick; most entries; for each
+-- Limit  denominator 0, because costs have no fraction; number of windows; length of a tick; most entries; for each
 --        window, longest first: limit, how long an entry counts in it
 -- Cost   units, 0
 -- Reply  for each window: count, time until the cost fits (0 if it does, -1 if it never will), time
@@ -63,31 +63,31 @@ local function number(n)
   return tonumber(sub(digits, at, at + 15))
 end
 
--- search returns the first entry from low on whose time exceeds bound, and that time. With a
--- base, it compares the units between base and the entry instead. It gallops away from low, or
--- from the newest entry if backwards is true, and then bisects.
-local function search(low, bound, base, backwards)
-  local high, step, at, galloping, found = log.entries, 1, low, true, nil
+-- search returns the first entry from at on whose time exceeds bound, and that time. With a total, it
+-- compares the units between that and the entry instead. It gallops away from at, or from the newest
+-- entry if backwards is true, and then bisects.
+local function search(at, bound, total, backwards)
+  local least, high, step, galloping, found = at, log.entries, 1, true, nil
   if backwards then at = high - 1 end
-  while low < high do
-    local one = base and (number(2 * at + 1) - base) % 4503599627370496 or number(2 * at)
+  while least < high do
+    local one = total and (number(2 * at + 1) - total) % 4503599627370496 or number(2 * at)
     if one > bound then
       high, found = at, one
       galloping = galloping and backwards
     else
-      low = at + 1
+      least = at + 1
       galloping = galloping and not backwards
     end
     if not galloping then
-      at = math.floor((low + high) / 2)
+      at = math.floor((least + high) / 2)
     elseif backwards then
-      at = math.max(low, high - step)
+      at = math.max(least, high - step)
     else
-      at = math.min(low + step, high) - 1
+      at = math.min(least + step, high) - 1
     end
     step = step * 2
   end
-  return low, found
+  return least, found
 end
 
 --: get
@@ -147,35 +147,36 @@ local start = from -- the first entry that counts in a window
 for at = list, list + 2 * windows - 2, 2 do
   local most, width, count, wait, more = ARGV[at], ARGV[at + 1], 0, 0, 0
   if start < entries then
-    -- The time of that entry, and the total before it. Mostly the entry stands in what was read.
-    local oldest, passed = newest, prefix
-    if start < low and start < 16 then
+    -- The time of that entry, and the total before it, if they are in what was read: mostly they are.
+    local time, before
+    if start == entries - 1 then
+      time, before = newest, prefix
+    elseif start < low and start < 16 then
       local place = 97 + 32 * start
-      oldest, passed = sub(text, place, place + 15) + 0, sub(text, place + 16, place + 31)
-    elseif start < entries - 1 then
-      oldest = 0
+      time, before = sub(text, place, place + 15) + 0, sub(text, place + 16, place + 31)
     end
-    local full = oldest
-    count = (total - tonumber(passed)) % 4503599627370496
-    if oldest <= clock - width or count + whole > most then
+    count = before and (total - tonumber(before)) % 4503599627370496
+    local frees, widens = time, time -- the cost fits, and there is more room, once these do not count
+    if not time or time <= clock - width or count + whole > most then
       --= search
-      start, full = search(start, clock - width, nil, at > list)
-      oldest, passed, count = full, number(2 * start + 1), 0
-      if full then
-        count = (total - passed) % 4503599627370496
+      start, widens = search(start, clock - width, nil, at > list)
+      frees, count = widens, 0
+      if widens then
+        before = number(2 * start + 1)
+        count = (total - before) % 4503599627370496
       end
       if count + whole > most + 1 then
-        oldest = number(2 * search(start + 1, count + whole - most - 1, passed) - 2)
+        frees = number(2 * search(start + 1, count + whole - most - 1, before) - 2)
       end
       if count > most then
-        full = number(2 * search(start + 1, count - most, passed) - 2)
+        widens = number(2 * search(start + 1, count - most, before) - 2)
       end
     end
     if count > 0 then
-      more = full + width - clock
+      more = widens + width - clock
     end
     if count > 0 and count + whole > most then
-      wait = oldest + width - clock
+      wait = frees + width - clock
     end
   end
   if whole > most then wait = -1 end
@@ -195,6 +196,7 @@ n = n + 3
 fits = whole <= room
 
 --: force
+-- A debt is at most each limit once more.
 whole = math.max(0, math.min(whole, debt))
 
 --: commit
@@ -252,9 +254,9 @@ if at < entries and number(2 * at) == receipt - 1 and entries - at <= 1001 then
     for i = start, entries - 1 do
       if i ~= at or not gap then
         newest = number(2 * i)
-        local sum = (number(2 * i + 1) - (i > at and whole or 0)) % 4503599627370496
+        local before = (number(2 * i + 1) - (i > at and whole or 0)) % 4503599627370496
         texts[#texts + 1] = format('%09d%07d', (newest - newest % 10000000) / 10000000, newest % 10000000)
-        texts[#texts + 1] = format('%09d%07d', (sum - sum % 10000000) / 10000000, sum % 10000000)
+        texts[#texts + 1] = format('%09d%07d', (before - before % 10000000) / 10000000, before % 10000000)
       end
     end
     prefix = table.remove(texts) or '0000000000000000'

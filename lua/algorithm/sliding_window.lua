@@ -1,7 +1,8 @@
 -- Sliding window of two counters. The previous window counts by the part of it that a window ending
 -- now still covers. A key's windows start with its first charge.
 --
--- Limit  0, because costs have no fraction; the limit; ticks in a window; length of a tick; width of a window
+-- Limit  denominator 0, because costs have no fraction; the limit; ticks in a window; length of a tick; width
+--        of a window, which is part of the key's name: another width counts anew
 -- Cost   units, 0
 -- Reply  count of the previous window, count of this one, time since this one started, receipt
 -- Value  "start count previous". A key whose windows are empty has no value.
@@ -64,6 +65,7 @@ n = n + 4
 fits = used + whole <= most and math.min(last, 2 * most) * weight + (used + whole) * ticks <= most * ticks
 
 --: force
+-- A debt is at most the limit once more.
 local covered = math.min(last, 2 * most) * weight + ticks - 1
 whole = math.max(0, math.min(whole, 2 * most - used - math.floor((covered - covered % ticks) / ticks)))
 

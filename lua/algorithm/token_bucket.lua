@@ -36,7 +36,6 @@ local spot = value and find(value, label)
 if spot then
   local mark, a, b, c, d, e, f, g = string.byte(bundle, spot + 6, spot + 13)
   -- The entry of the bucket begins at spot. Its head is mark, and its time has these bytes.
-  if g > 31 then error('no bundle of token buckets') end -- it is 2^53 or more
   --= time
   reached = mark % 64
   if mark > 127 then
@@ -86,13 +85,13 @@ arrival = now + level
 fraction, per, changed = rest, refill, true
 
 --: fits
-local ready = true
+local ready, highest = true, most
 if operation == 'reserve' then
-  if queue == '1' then
+  if queue == '1' then -- it starts within the bound
     ready = whole == 0 and part == 0 or level < bound or level == bound and rest == 0
-  else
+  else -- it fits an empty bucket, and this one within the bound
     ready = whole < most or whole == most and part <= spare
-    most = most + bound
+    highest = most + bound
   end
 end
 local sum, over = level + whole, rest + part
@@ -100,7 +99,7 @@ if over > 0 and over >= refill then
   sum = sum + 1
   over = over - refill
 end
-fits = ready and (sum < most or sum == most and over <= spare)
+fits = ready and (sum < highest or sum == highest and over <= spare)
 
 --: force
 -- A debt is at most 10 years.

@@ -14,8 +14,9 @@
 -- Value  "start count length", then " debt" if there is a debt. An empty window has no value.
 -- Names  start, ended, count, debt, expires, begun, lasts, most, pays, width, first, opens, from, used, owed, finish
 --
--- When the limit gets another width, a running window ends the new width after it started. This is
--- kept even if nothing is charged. Otherwise the key would expire at the end of the old width.
+-- When the limit of a fixed window gets another width, a running window ends the new width after it
+-- started. This is kept even if nothing is charged. Otherwise the key would expire at the end of the old
+-- width. A running grant keeps its end, and a calendar with other periods has another key.
 --
 -- A grant has one window, and no debt: what exceeds its limit counts until it is forgotten.
 --

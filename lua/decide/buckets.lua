@@ -8,7 +8,7 @@
 --          2 bytes  how often each is charged at most
 --        and for each charge of one request:
 --          6 bytes  label
---          1 byte   reach, plus 64 if the next bundle of the request begins
+--          1 byte   reach, plus 64 if this charge is the first on the request's next bundle
 --          7 bytes  capacity
 --          7 bytes  cost
 -- Reply  the requests' replies behind each other. For one that is charged once, a number for each

@@ -1,6 +1,6 @@
 -- Decides requests in order, each all or nothing.
 --
--- KEYS   the keys of all charges, a key once for each state
+-- KEYS   the key of each state that is charged; buckets of one bundle each have its key
 -- ARGV   the index at which the runs begin; the start and the end of the time for which the limits
 --        hold, in microseconds, or 0 and 0 if they always hold; 1 to read all keys with one command
 --        (for several keys with short values), otherwise 0; limits; runs.
@@ -13,8 +13,8 @@
 --        The next request has the next keys: add the number of charges to each index.
 --        The charges of one request have different states. The buckets of one bundle have different
 --        labels.
--- Reply  for each request: verdict; for each charge, except of "give", its algorithm's reply. If the
---        limits do not hold now: -1, now. The script then does nothing.
+-- Reply  for each request: verdict; for each charge, except of "give" and "expire", its algorithm's reply.
+--        If the limits do not hold now: -1, now. The script then does nothing.
 --
 -- decide   Charges all or nothing. Verdict: the sum of 2^(i-1) over the violated charges i.
 -- peek     Answers as decide does and charges nothing.
@@ -31,9 +31,18 @@
 -- take, if there is one, is asked once every charge fits, and before any is spent. If it returns
 -- false, nothing is charged.
 --
--- A line of two dashes, a colon and a word stands for the part of that name of the algorithm. An algorithm
--- keeps its limit and its state in local variables, which its file lists as Names. Between the parts their
--- values are in states[key]. The parts come in this order:
+-- A line of two dashes, a colon and a word stands for the parts of that name, one of which runs:
+--
+--   if algorithm == 'window' then
+--     local <the Names of lua/algorithm/window.lua> = unpack(states[key])
+--     <the part>
+--     states[key] = {<the Names>}
+--   elseif algorithm == 'block' then ...
+--
+-- Names are the limit and the state of an algorithm. look begins with limit, and with get and read if
+-- states[key] is false; store begins with limit, because another limit may have been asked last. A line of
+-- two dashes, an equals sign and a word stands for another part of the same file, or for the file of that
+-- name, such as lua/bundle/bundle.lua; put stands for lua/decide/put.lua. The parts are:
 --
 -- limit   reads the limit: the numbers behind its denominator, which are ARGV[p], ARGV[p + 1] and so on.
 --         Sets size to how many these are
@@ -48,19 +57,18 @@
 -- commit  charges the cost whole, part; sets receipt
 -- give    refunds the cost whole, part of the charge with this receipt, as far as it still counts;
 --         sets given to whether that is more than nothing
--- store   sets value to the text of KEYS[key], or leaves it in bundles and says in renewed whether its
---         time to live or its length changes; if only a part changes, value to
---         the text from the start on, and tail to that from place on; sets ttl to the time to live in
---         microseconds, 0 if nothing is left, nil to leave it as it is
+-- store   sets ttl to the time to live in microseconds, 0 if nothing is left, nil to leave it as it is; and
+--         - value to the text of KEYS[key];
+--         - or value to its first part, and tail to the part from place on, if the rest between stays;
+--         - or bundles to the text by key, and renewed to whether its time to live or its length changes
 --
 -- The parts share operation, bound, receipts, key, reply, its length n, now and grace. look also uses the
--- cost: a whole number and a fraction of the limit's denominator, 0 <= part < denominator. A line of two
--- dashes, an equals sign and a word stands for another part of the same file.
+-- cost: a whole number and a fraction of the limit's denominator, 0 <= part < denominator.
 --
--- Until the year 2050 every number is an integer below 2^53. A 16-digit
--- number never goes through tostring or "..", and a reply holds integers only. Stored numbers and
--- arguments of commands are printed by %d, because %.0f takes twice as long. A number above 32 bits
--- is printed in two pieces, because that may be the size of a C long.
+-- Until the year 2050 every number is an integer below 2^53, also a time and two lengths of 100 years.
+-- A 16-digit number never goes through tostring or "..", and a reply holds integers only. What is printed
+-- often is printed by %d, which takes half as long as %.0f; a number above 32 bits then in two pieces,
+-- because a C long may have 32 bits.
 --
 -- Closures and tables cost more than the arithmetic. So the parts are not functions, tables are
 -- created with all their fields, and a number in ARGV is converted in place at first use.
@@ -69,7 +77,7 @@ local sub, format = string.sub, string.format
 local states, dirty = {false, false, false, false}, {false, false, false, false}
 local bundles, renewed = {}, {} -- those to be written, by name; whether save is to renew them
 local reply, n = {0, 0, 0, 0, 0, 0, 0}, 0
--- The values as read. look reads a missing one again, because its key may be of another type.
+-- The values as read. A missing one is read again by get, because its key may be of another type.
 local values = {false}
 if ARGV[4] == '1' then
   values = redis.pcall('MGET', unpack(KEYS))

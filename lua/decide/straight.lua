@@ -6,7 +6,8 @@
 --        often each is charged at most: 0 for a peek. Then it has the limit: the numbers behind the
 --        denominator in the algorithm's contract.
 --        A run on token buckets begins with their number, or for a peek with minus that, the cost and 0.
---        Its limit is one text, which tells the cost too. The lowest byte of a number is first:
+--        Its limit is one text, which has the cost too: the one that counts. The lowest byte of a number is
+--        first:
 --          6 bytes  label
 --          1 byte   reach
 --          8 bytes  each: cost, its fraction, denominator, capacity, its fraction
@@ -15,8 +16,9 @@
 --        not; or, for more than once, how often it fits. If the period of a limit does not hold
 --        now: -1, now. The script then does nothing.
 --
--- A line of two dashes, a colon and a word stands for the part of that name of the algorithm, as in
--- lua/decide/decide.lua, or for lua/decide/put.lua.
+-- A line of two dashes, a colon and a word stands for the part of that name of the algorithm, without a
+-- table between the parts: "names" declares its Names. If its file has a part "straight" and that word, it
+-- stands for that; put stands for lua/decide/put.lua otherwise. See lua/decide/decide.lua.
 --
 -- A value that grows is written by SET, because Redis doubles the room of a text that SETRANGE makes
 -- grow.
@@ -76,7 +78,7 @@ while key < #KEYS do
     value, ttl, tail = nil, nil, nil
     if changed then
       --: store
-      if not ttl and (#value ~= #before or #before > 607) then -- of a longer one, 608 bytes are read
+      if not ttl and (#value ~= #before or #before > 607) then -- of a longer text, get reads 608 bytes
         ttl = 'keep'
       end
     end

@@ -51,8 +51,9 @@ const (
 type state uint8
 
 const (
-	stateHeld state = iota // its sender reads what it carries, or its own caller sends it
+	stateLeads state = iota // its own caller sends it, and stays until its round trip ends
 	stateWaits
+	stateHeld   // a sender reads what it carries
 	stateSent   // its caller may leave
 	stateUnsure // it was sent, and its connection said nothing; see queue.doubtful
 	stateAnswered
