@@ -376,7 +376,7 @@ func TestSlowLedgerIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		told := make(chan core.KeyEvent, 10)
-		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: time.Second, Observe: func(_ context.Context, e core.Event) {
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: 500 * time.Millisecond, Observe: func(_ context.Context, e core.Event) {
 			if isOp(e, core.OpLedger) {
 				told <- *e.(*core.KeyEvent)
 			}
