@@ -18,7 +18,7 @@
 -- Strikes of a blocked key do not count. What lies in the future, because the clock stepped back, is
 -- moved to now: strikes, and the beginning of a block.
 --
--- A receipt is the time of the strikes, plus 1. The receipt 1 gives back all of them. A block stays.
+-- A receipt is the time of the strikes, plus 1. The receipt 1 is that of all times. A block stays.
 -- The receipt 2 forgives the last block if it has ended.
 --
 -- most, within, shortest, longest, forgiven  of the limit
@@ -74,7 +74,7 @@ fits = stops <= now
 
 --: commit
 local strikes = whole % 1000
-if operation == 'atmost' then -- a multiple of a shadow's strikes may be large, and has no reason
+if operation == 'atmost' then -- a multiple of strikes may be large, and has no reason
   strikes = whole
 end
 local reason = 100 * ((whole - strikes) / 1000) -- as it stands in the level

@@ -119,7 +119,7 @@ if ends > 0 then
     begins = from
   else
     if owed > 0 then
-      local each = math.min(following, width)
+      local each = math.min(following, width) -- another width does not make a debt last longer
       local passed = math.floor((now - ends) / each)
       owed = passed > owed / pays and 0 or owed - passed * pays
       ends = ends + passed * each

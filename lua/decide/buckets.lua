@@ -15,7 +15,7 @@
 --        charge: -2 - 2 * its level if it fits, otherwise -3 - 2 * its level. For one that is charged more
 --        often: how often it fits, and for each charge its algorithm's reply with any number for the
 --        receipt. One number alone is no list, because a list costs as much as a command.
---        Or -1, if a bucket has a fraction or its level says that the clock went back:
+--        Or a list of -1, if a bucket has a fraction or its level says that the clock went back:
 --        lua/decide/decide.lua must judge that. The script then does nothing.
 --
 -- Nothing is written before everything has been decided.

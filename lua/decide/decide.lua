@@ -35,14 +35,16 @@
 --
 --   if algorithm == 'window' then
 --     local <the Names of lua/algorithm/window.lua> = unpack(states[key])
---     <the part>
+--     <the part, if the file has one>
 --     states[key] = {<the Names>}
 --   elseif algorithm == 'block' then ...
 --
 -- Names are the limit and the state of an algorithm. look begins with limit, and with get and read if
--- states[key] is false; store begins with limit, because another limit may have been asked last. A line of
--- two dashes, an equals sign and a word stands for another part of the same file, or for the file of that
--- name, such as lua/bundle/bundle.lua; put stands for lua/decide/put.lua. The parts are:
+-- states[key] is false; if it sets changed, dirty[key] becomes the limit. store begins with limit, because
+-- another limit may have been asked last. A line of two dashes, an equals sign and a word stands for
+-- another part of the same file, or for the file of that name, such as lua/bundle/bundle.lua; put stands
+-- for lua/decide/put.lua. The parts are:
+
 --
 -- limit   reads the limit: the numbers behind its denominator, which are ARGV[p], ARGV[p + 1] and so on.
 --         Sets size to how many these are
@@ -50,8 +52,9 @@
 --         GET replies
 -- read    reads the state from value
 -- look    finds what the state is now under the limit. Only a clock step or another width of the window
---         changes the state here, and sets changed to true. Appends the charge's reply with 0 for the
---         receipt, which fits and commit find at reply[found]
+--         changes the state here, and sets changed to true. Appends the charge's reply as it is before
+--         the charge, with 0 for the receipt; what decides puts the receipt of commit there
+
 -- fits    sets fits to whether the cost whole, part fits on what look found
 -- force   lowers the cost to what the algorithm's debt has room for
 -- commit  charges the cost whole, part; sets receipt
@@ -63,7 +66,8 @@
 --         - or bundles to the text by key, and renewed to whether its time to live or its length changes
 --
 -- The parts share operation, bound, receipts, key, reply, its length n, now and grace. look also uses the
--- cost: a whole number and a fraction of the limit's denominator, 0 <= part < denominator.
+-- cost: a whole number and a fraction of the limit's denominator, 0 <= part < denominator. The fraction of
+-- a Block's cost is a time.
 --
 -- Until the year 2050 every number is an integer below 2^53, also a time and two lengths of 100 years.
 -- A 16-digit number never goes through tostring or "..", and a reply holds integers only. What is printed
@@ -131,7 +135,7 @@ while at <= last do
           verdict, dirty[key] = verdict + 1, limit
         end
       else
-        local found, fits = n, true
+        local fits = true
         charges[c + 5] = n
         if operation ~= 'atmost' and operation ~= 'force' then
           --: fits
@@ -171,7 +175,7 @@ while at <= last do
         local all = verdict + step <= bound and (powers or exact)
         for i = 1, all and count or 0 do
           local c = i * 6 - 5
-          local key, limit, found, whole, part, fits = charges[c], charges[c + 1], charges[c + 5], sums[2 * i - 1], sums[2 * i], false
+          local key, limit, whole, part, fits = charges[c], charges[c + 1], sums[2 * i - 1], sums[2 * i], false
           local algorithm = ARGV[limit]
           --: fits
           all = all and (fits or ARGV[limit + 1] == '1')

@@ -20,8 +20,8 @@
 -- table between the parts: "names" declares its Names. If its file has a part "straight" and that word, it
 -- stands for that; put stands for lua/decide/put.lua otherwise. See lua/decide/decide.lua.
 --
--- A value that grows is written by SET, because Redis doubles the room of a text that SETRANGE makes
--- grow.
+-- A value that grows is written whole, by SET, because Redis doubles the room of a text that SETRANGE makes
+-- grow; only a long log grows by its tail.
 local KEYS, ARGV = KEYS, ARGV
 local reply, n, p, key, size, printed, expiry = {0, 0, 0, 0, 0, 0, 0}, 0, 1, 0, 0, nil, nil
 local grace, value, ttl, tail, place = 4194304, nil, nil, nil, nil
