@@ -57,7 +57,8 @@ const (
 	OpReset
 	// OpScriptMissing, OpCircuitOpened, OpCircuitClosed and OpOverload are those of a ServerEvent.
 	// Redis did not know a script, and was sent it; a server failed, and is not asked for a while;
-	// it answers again; calls ended as ErrOverloaded, which is reported at most once a second.
+	// it answers again, or the Gate was closed meanwhile; calls ended as ErrOverloaded, which is
+	// reported at most once a second.
 	OpScriptMissing
 	OpCircuitOpened
 	OpCircuitClosed

@@ -244,6 +244,29 @@ func TestCircuitClosesWithoutCallers(t *testing.T) {
 	gatetest.Equal(t, decide(t, g, c).Source, core.SourceRedis, "decided by")
 }
 
+// A Gate that is closed while its circuit is open tells that the circuit has ended: nothing else would
+// ever clear what counts open circuits.
+func TestCloseEndsCircuits(t *testing.T) {
+	s := redistest.Start(t)
+	changes := make(chan core.Op, 10)
+	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout, Observe: func(_ context.Context, e core.Event) {
+		if isOp(e, core.OpCircuitOpened) || isOp(e, core.OpCircuitClosed) {
+			changes <- e.(*core.ServerEvent).Op
+		}
+	}})
+	c := core.Charge{Policy: limited(t, "p", frozen(10)), Key: newKey(t, "k"), Cost: 1}
+	gatetest.ViaRedis(t, g, c)
+	s.Stop()
+	_, _ = g.Decide(t.Context(), c)
+	gatetest.Equal(t, <-changes, core.OpCircuitOpened, "first")
+	for range 2 {
+		gatetest.Worked(t, g.Close(t.Context()))
+	}
+	close(changes)
+	gatetest.Equal(t, <-changes, core.OpCircuitClosed, "then")
+	gatetest.Equal(t, len(changes), 0, "further changes")
+}
+
 // Sixteen charges of all algorithms, whether admitted, denied, reserved or cancelled, take one
 // command and one script.
 func TestSixteenChargesTakeOneRoundTrip(t *testing.T) {

@@ -18,6 +18,8 @@ type Config struct {
 	// Probed is called after each probe, with its outcome and whether that opened or closed the
 	// breaker. It returns whether to go on watching the server.
 	Probed func(fault error, changed bool) (watched bool)
+	// Stopped is called when the tasks are stopped while the breaker is open. No probe follows.
+	Stopped func()
 	// Soon is for how long the success of a probe counts. A doubt starts no other one meanwhile.
 	Soon  time.Duration
 	Tasks *Tasks // run the probes
@@ -54,7 +56,7 @@ func (b *Breaker) Doubt() {
 }
 
 func (b *Breaker) run() {
-	for again := true; again; again = again && b.Tasks.Sleep(Pause) {
+	for again := true; again; {
 		fault := b.Probe(context.Background())
 		changed := b.open.Swap(fault != nil) != (fault != nil)
 		again = b.Probed(fault, changed) && fault != nil
@@ -65,5 +67,9 @@ func (b *Breaker) run() {
 		b.mu.Lock()
 		b.busy, b.next = again, time.Now().Add(counts)
 		b.mu.Unlock()
+		if again && !b.Tasks.Sleep(Pause) {
+			b.Stopped()
+			return
+		}
 	}
 }

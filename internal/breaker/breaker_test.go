@@ -22,7 +22,7 @@ type server struct {
 	down                 atomic.Bool
 	hold                 chan struct{} // closed when probes may answer
 	changes              []error
-	forgotten            bool
+	forgotten, stopped   bool
 }
 
 func (s *server) probe(context.Context) error {
@@ -40,6 +40,8 @@ func (s *server) probe(context.Context) error {
 	return nil
 }
 
+func (s *server) stop() { s.stopped = true }
+
 func (s *server) probed(fault error, changed bool) bool {
 	if changed {
 		s.changes = append(s.changes, fault)
@@ -51,7 +53,7 @@ func (s *server) probed(fault error, changed bool) bool {
 func newBreaker(t *testing.T, s *server) *breaker.Breaker {
 	tasks := breaker.NewTasks()
 	t.Cleanup(tasks.Stop)
-	return breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Soon: soon, Tasks: tasks})
+	return breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Stopped: s.stop, Soon: soon, Tasks: tasks})
 }
 
 // However many calls have no answer, a server that answers the probe is asked.
@@ -113,12 +115,12 @@ func TestProbingEnds(t *testing.T) {
 		s = new(server)
 		s.down.Store(true)
 		tasks := breaker.NewTasks()
-		stopped := breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Soon: soon, Tasks: tasks})
+		stopped := breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Stopped: s.stop, Soon: soon, Tasks: tasks})
 		stopped.Doubt()
 		time.Sleep(breaker.Pause / 2)
 		tasks.Stop()
 		gatetest.Worked(t, tasks.Wait(t.Context()))
-		if tasks.Sleep(time.Hour) {
+		if tasks.Sleep(time.Hour) || !s.stopped {
 			t.Error("a stopped task slept")
 		}
 	})

@@ -37,7 +37,7 @@ type Kind uint8
 // The kinds of a Notice.
 const (
 	Opened        Kind = iota // the server fails
-	Closed                    // the server answers again
+	Closed                    // the server answers again, or is not asked any more
 	Overloaded                // calls ended that this process could not send or read in time
 	ScriptMissing             // a server did not know a script, and has it now
 )

@@ -30,7 +30,9 @@ func newNode(l *link, addr string, client *redis.Client, replaced func(*node) bo
 	n.queue = newQueue(n)
 	// So a probe begins and ends within the time of a call that has no answer.
 	soon := min(breaker.Pause, l.Timeout/4)
-	n.circuit = breaker.New(breaker.Config{Probe: n.probe, Probed: n.probed, Soon: soon, Tasks: l.Tasks})
+	n.circuit = breaker.New(breaker.Config{
+		Probe: n.probe, Probed: n.probed, Stopped: func() { n.notify(Closed, nil) }, Soon: soon, Tasks: l.Tasks,
+	})
 	return n
 }
 
