@@ -337,7 +337,7 @@ func TestAnswersAreSealed(t *testing.T) {
 	_, err = nethttp.NewReplay(nil, nethttp.ReplayConfig{
 		Once: o, ID: byIdempotencyKey, Answers: nethttp.Answers{MaxBytes: -1, Keys: [][]byte{a, []byte("short")}},
 	})
-	for _, want := range []string{"Answers.MaxBytes is -1", "Answers.Keys[1] has 5 bytes"} {
+	for _, want := range []string{"Answers.MaxBytes is -1: it must be between 0 and 1048576", "Answers.Keys[1] has 5 bytes"} {
 		gatetest.Contains(t, fmt.Sprint(err), want, "error")
 	}
 }

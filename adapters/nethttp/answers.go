@@ -30,7 +30,7 @@ type Answers struct {
 	Headers []string
 	// MaxBytes bounds the body of an answer that is kept, and that of a request with an id, which is
 	// compared. A process keeps both in memory while it handles the request. Zero means 256 KiB; the
-	// most is 64 MiB.
+	// most is 1 MiB, because the answer is recorded within core.Config.Timeout.
 	MaxBytes int
 	// Keys are AES keys of 16, 24 or 32 bytes. If there are some, the first seals what is kept in
 	// Redis by AES-GCM, and each may open it. So put a new key in front, and remove the old one when
@@ -40,7 +40,7 @@ type Answers struct {
 
 const (
 	usualBytes = 256 << 10
-	mostBytes  = 64 << 20
+	mostBytes  = 1 << 20
 )
 
 // usualHeaders are those that Answers names.

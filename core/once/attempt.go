@@ -13,8 +13,13 @@ import (
 	"github.com/headgate/headgate/internal/breaker"
 )
 
-// longestPause is the longest pause between two attempts to record what is done.
-const longestPause = time.Second
+const (
+	// longestPause is the longest pause between two attempts to record what is done.
+	longestPause = time.Second
+	// resentBytes bounds the answers that are sent again. A longer one may be why Redis did not answer in time,
+	// and would keep it from answering others.
+	resentBytes = 64 << 10
+)
 
 // Attempt is work on a key of a Once. Its methods are safe for concurrent use, and may be called on
 // nil. Only the first call of Succeed or Fail counts; later calls do nothing and return nil.
@@ -43,7 +48,7 @@ func (a *Attempt) Succeed(ctx context.Context) error { return a.SucceedWith(ctx,
 
 // SucceedWith is Succeed, and keeps an answer in the same step, which Once.Answer returns until the
 // Window is over. If another caller has recorded the key before, because the lease was lost, its answer
-// stays.
+// stays. An answer of more than 64 KiB is sent once: if that fails, the key is recorded without it.
 func (a *Attempt) SucceedWith(ctx context.Context, answer []byte) error {
 	if a == nil || a.ended.Swap(true) {
 		return nil
@@ -63,6 +68,9 @@ func (a *Attempt) SucceedWith(ctx context.Context, answer []byte) error {
 	if err == nil || errors.Is(err, semaphore.ErrLeaseLost) {
 		_ = a.lease.Release(ctx) // on failure it ends
 		return err
+	}
+	if len(answer) > resentBytes {
+		answer = nil
 	}
 	l := a.lease.Detach()
 	tasks := a.once.hub.Tasks

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -379,6 +380,34 @@ func TestOnceKeepsAnswers(t *testing.T) {
 			expect("")
 		}
 	})
+}
+
+// A long answer that Redis did not take is not sent again: the key is recorded without it.
+func TestLongAnswerIsSentOnce(t *testing.T) {
+	t.Parallel()
+	for size, again := range map[int]bool{64 << 10: true, 64<<10 + 1: false} {
+		s := redistest.Start(t)
+		client := s.Client(t)
+		var sent atomic.Int64
+		answer := strings.Repeat("a", size)
+		client.AddHook(gatetest.OnScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+			if !strings.Contains(fmt.Sprintf("%s", cmds[0].Args()), answer) {
+				return send()
+			}
+			if sent.Add(1) == 1 {
+				return io.ErrUnexpectedEOF
+			}
+			return send()
+		}))
+		ctx, key := t.Context(), newKey(t, "k")
+		o := newOnce(t, redisGate(t, client, core.Config{Timeout: busyTimeout}), once.Config{Name: "w", TTL: time.Minute})
+		a := gatetest.Must(o.Begin(ctx, key, 0))(t)
+		gatetest.Is(t, a.SucceedWith(ctx, []byte(answer)), once.ErrNotRecorded, "recorded")
+		eventually(t, "the key is done", func() bool { return errors.Is(gatetest.Err(o.Begin(ctx, key, 0)), once.ErrDone) })
+		kept := gatetest.Must(o.Answer(ctx, key))(t)
+		gatetest.Equal(t, sent.Load() > 1, again, "an answer of %d bytes is sent again", size)
+		gatetest.Equal(t, len(kept) > 0, again, "an answer of %d bytes is kept", size)
+	}
 }
 
 // What a caller writes into the bytes that it has given or got changes no answer, also if that is sent
