@@ -329,6 +329,68 @@ func TestWaitBesideWriteTimeout(t *testing.T) {
 	}
 }
 
+// slowly are requests whose body is read before they wait.
+var slowly = map[string]func(*core.Gate) nethttp.Admitter{
+	"CostBody": func(gate *core.Gate) nethttp.Admitter {
+		rules := []nethttp.Rule{ruleOf("bytes", core.PerHour(100), true)}
+		return core.Must(nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, Slot: queue(gate)}))
+	},
+	"Replay": func(gate *core.Gate) nethttp.Admitter {
+		ids := core.Must(once.New(gate, once.Config{Name: "ids", Window: time.Hour}))
+		return core.Must(nethttp.NewReplay(nil, nethttp.ReplayConfig{
+			Once: ids, ID: keyfunc.Must(keyfunc.Static("k")), MaxWait: time.Minute,
+		}))
+	},
+	"CostBody before a Replay": func(gate *core.Gate) nethttp.Admitter {
+		rules := []nethttp.Rule{ruleOf("bytes", core.PerHour(100), true)}
+		guard := core.Must(nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules}))
+		ids := core.Must(once.New(gate, once.Config{Name: "ids", Window: time.Hour}))
+		return core.Must(nethttp.NewReplay(guard, nethttp.ReplayConfig{
+			Once: ids, ID: keyfunc.Must(keyfunc.Static("k")), MaxWait: time.Minute,
+		}))
+	},
+}
+
+// The time in which a slow client sends its body counts as part of the wait: the refusal comes before the
+// WriteTimeout.
+func TestSlowBodyBesideWriteTimeout(t *testing.T) {
+	for name, build := range slowly {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gate := core.Must(core.NewMemory(core.Config{}))
+				h := build(gate).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Minute) }))
+				listener := newPipes()
+				server := httptest.NewUnstartedServer(h)
+				_ = server.Listener.Close()
+				server.Listener = listener
+				server.Config.WriteTimeout = 10 * time.Second
+				server.Start()
+				defer func() {
+					server.Close()
+					gatetest.Worked(t, gate.Close(context.Background()))
+				}()
+				begin := func() net.Conn {
+					conn := gatetest.Must(listener.dial(t.Context(), "", ""))(t)
+					gatetest.Worked(t, gatetest.Err(io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n")))
+					return conn
+				}
+				first := begin()
+				defer first.Close()
+				gatetest.Worked(t, gatetest.Err(io.WriteString(first, "abc")))
+				synctest.Wait() // it runs
+				second := begin()
+				defer second.Close()
+				time.Sleep(5 * time.Second)
+				gatetest.Worked(t, gatetest.Err(io.WriteString(second, "abc")))
+				r, err := http.ReadResponse(bufio.NewReader(second), nil)
+				if err != nil || r.StatusCode != http.StatusTooManyRequests && r.StatusCode != http.StatusConflict {
+					t.Errorf("%v, %v", r, err)
+				}
+			})
+		})
+	}
+}
+
 // serveTimed serves h with a WriteTimeout, over TLS if it is HTTP/2. The client returns the status and
 // the body of a response, or 0 and an error.
 func serveTimed(h http.Handler, timeout time.Duration, http2 bool) (client func() (int, string), stop func()) {

@@ -80,10 +80,10 @@ func WithConfig(g nethttp.Admitter, cfg Config) echo.MiddlewareFunc {
 // refuse answers a request that is not admitted, or returns the error for the central error handler.
 func refuse(c echo.Context, a *nethttp.Admission, cfg Config) error {
 	switch {
-	case cfg.Refuse != nil:
-		return cfg.Refuse(c, a)
 	case a.Status() < http.StatusMultipleChoices: // nethttp.ReplayConfig.HandledStatus
 		return c.NoContent(a.Status())
+	case cfg.Refuse != nil:
+		return cfg.Refuse(c, a)
 	}
 	return &echo.HTTPError{Code: a.Status(), Message: a.StatusText(), Internal: a.Err()}
 }

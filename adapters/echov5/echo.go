@@ -90,10 +90,10 @@ func committed(c *echo.Context) bool {
 // refuse answers a request that is not admitted, or returns the error for the central error handler.
 func refuse(c *echo.Context, a *nethttp.Admission, cfg Config) error {
 	switch {
-	case cfg.Refuse != nil:
-		return cfg.Refuse(c, a)
 	case a.Status() < http.StatusMultipleChoices: // nethttp.ReplayConfig.HandledStatus
 		return c.NoContent(a.Status())
+	case cfg.Refuse != nil:
+		return cfg.Refuse(c, a)
 	}
 	refusal := echo.NewHTTPError(a.Status(), a.StatusText())
 	if err := a.Err(); err != nil {

@@ -50,7 +50,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 		if !x.Allowed() {
 			defer func() { c.Request = x.Finish(c.Request, x.Status()) }()
 			x.WriteHeaders(c.Writer.Header())
-			if cfg.Refuse != nil && !x.Replayed() {
+			if cfg.Refuse != nil && !x.Replayed() && x.Status() >= http.StatusMultipleChoices {
 				cfg.Refuse(c, &x.Admission)
 			} else {
 				g.Refuse(c.Writer, c.Request, &x.Admission)

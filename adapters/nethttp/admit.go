@@ -22,14 +22,13 @@ func (g *Guard) Handler(next http.Handler) http.Handler { return handler(g, next
 // and so does a router that dispatches it again. Requests that a handler makes out of its own, such
 // as the parts of a batch, count each.
 func (g *Guard) Admit(r *http.Request) *Exchange {
-	x := g.admit(r)
+	x := open(g, r).admit(r)
 	x.observe(r)
 	return x
 }
 
-// admit decides, and tells nobody yet.
-func (g *Guard) admit(r *http.Request) *Exchange {
-	x := open(g, r)
+// admit decides, and tells nobody yet. It returns x, or the exchange of a request that was reconsidered.
+func (x *Exchange) admit(r *http.Request) *Exchange {
 	switch cfg := &x.guard.cfg; {
 	case x.guard == noGuard:
 		x.status, x.err = http.StatusInternalServerError, errInvalidGuard
@@ -41,7 +40,7 @@ func (g *Guard) admit(r *http.Request) *Exchange {
 		x.decide(r)
 		if cfg.Reconsider != nil && x.deniedByRule() && cfg.Reconsider(r, &x.Admission) {
 			write := x.write
-			x = open(g, r)
+			x = open(x.guard, r)
 			x.write = write
 			x.decide(r)
 		}
@@ -106,6 +105,10 @@ func (x *Exchange) decide(r *http.Request) {
 // decideBeside decides on a request by the blocks, the rules and the caps. The request may have to
 // wait, and its body may be read.
 func (x *Exchange) decideBeside(r *http.Request, room []core.Charge) {
+	cfg := &x.guard.cfg
+	if cfg.MaxDelay > 0 || cfg.Slot != nil && cfg.Slot.MaxWait > 0 {
+		x.mayWait(r)
+	}
 	charges, caught, err := x.deriveCharges(r, room)
 	if caught {
 		x.conclude(nil, true, err)
@@ -123,8 +126,7 @@ func (x *Exchange) decideBeside(r *http.Request, room []core.Charge) {
 		x.conclude(nil, derived, err)
 		return
 	}
-	classify := x.guard.cfg.Background
-	x.background = classify != nil && classify(r)
+	x.background = cfg.Background != nil && cfg.Background(r)
 	ctx := x.classed(r.Context())
 	x.conclude(charges, true, x.spend(ctx, charges, &slot))
 }

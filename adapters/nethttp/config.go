@@ -87,7 +87,8 @@ type Config struct {
 	// day. core.Never states every wait that ends.
 	LongestWait time.Duration
 	// Refuse answers a request that is not admitted, in place of the Dialect's WriteRefusal. The
-	// headers are set before, and Refuse may change them. Nil answers as the Dialect does.
+	// headers are set before, and Refuse may change them. Like WriteRefusal it is not called for a
+	// ReplayConfig.HandledStatus below 300. Nil answers as the Dialect does.
 	Refuse func(http.ResponseWriter, *http.Request, *Admission)
 	// Observe is called with an *AdmissionEvent for every request, except those that Skip skips,
 	// before the guard acts on its decision. The context is that of the request. It must be fast and

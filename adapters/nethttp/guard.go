@@ -109,10 +109,10 @@ func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request, a *Admission) {
 		g = noGuard
 	}
 	switch {
-	case g.cfg.Refuse != nil:
-		g.cfg.Refuse(w, r, a)
 	case a.status < http.StatusMultipleChoices: // ReplayConfig.HandledStatus
 		w.WriteHeader(a.Status())
+	case g.cfg.Refuse != nil:
+		g.cfg.Refuse(w, r, a)
 	default:
 		g.cfg.Dialect.WriteRefusal(w, r, a)
 	}

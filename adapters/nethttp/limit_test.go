@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -215,6 +216,30 @@ func TestPlanIsAskedOnceARequest(t *testing.T) {
 		}
 		if got := get(g.Usage()); got.StatusCode != http.StatusOK || asked != 6 {
 			t.Errorf("Usage: status %d, the plan was asked for %d times", got.StatusCode, asked)
+		}
+	}
+}
+
+// A plan that fails refuses a request whose client waits for 100 Continue as any other.
+func TestPlanFailsBeforeTheBody(t *testing.T) {
+	for want, err := range map[int]error{400: keyfunc.ErrNoKey, 500: errors.New("down")} {
+		for name, change := range map[string]func(*nethttp.Config){
+			"BufferBody": func(cfg *nethttp.Config) { cfg.BufferBody = 10 },
+			"CostBody": func(cfg *nethttp.Config) {
+				bytes := gatetest.Limited(t, "bytes", core.PerHour(100))
+				cfg.Rules = append(cfg.Rules, nethttp.Rule{
+					Policy: bytes, Key: keyfunc.RemoteIP(), Cost: nethttp.ContentLength(0), CostBody: 10,
+				})
+			},
+		} {
+			g := counted(t, change, func(cfg *nethttp.Config) {
+				cfg.Plan = func(*http.Request) (core.Plan, error) { return nil, err }
+			})
+			got := get(g.Handler(http.HandlerFunc(ok)), func(r *http.Request) {
+				r.Header.Set("Expect", "100-continue")
+				r.Body, r.ContentLength = io.NopCloser(strings.NewReader("abc")), 3
+			})
+			gatetest.Equal(t, got.StatusCode, want, "%s: status", name)
 		}
 	}
 }

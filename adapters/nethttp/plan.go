@@ -19,15 +19,15 @@ func (a *Admission) Plan() core.Plan {
 }
 
 // derivePlan asks for the plan of the request once, if the Guard has a func for it.
-func (x *Exchange) derivePlan(r *http.Request) (err error) {
+func (x *Exchange) derivePlan(r *http.Request) error {
 	if x.planned || x.guard.cfg.Plan == nil {
 		return nil
 	}
-	x.planned = true
-	if x.plan, err = x.guard.cfg.Plan(r); err != nil {
-		x.plan = nil
+	plan, err := x.guard.cfg.Plan(r)
+	if err != nil {
 		return fmt.Errorf("nethttp: plan: %w", err)
 	}
+	x.plan, x.planned = plan, true
 	return nil
 }
 

@@ -58,8 +58,8 @@ type ReplayConfig struct {
 // Idempotency-Replayed: true. Another request under the id, by method, host, target or body, is refused with
 // 422. An answer that was not kept is not repeated: the request is refused with 409, and the header
 // Idempotency-Not-Replayed says why. That is one of 500 and above, one that was flushed, hijacked or
-// text/event-stream, one whose body or whose request's body is larger than Answers.MaxBytes, and one
-// that is shorter than its Content-Length.
+// text/event-stream, one whose body or whose request's body is larger than Answers.MaxBytes, one that
+// is shorter than its Content-Length, and one of more than 64 KiB that Redis did not take at once.
 //
 // While a request is being handled, others with its id wait for at most MaxWait. Then they are refused
 // with 409 and Retry-After. If the handler fails, the next request with the id goes on. A refused
@@ -94,7 +94,8 @@ func NewReplay(guard *Guard, cfg ReplayConfig) (*Replay, error) {
 	cfg.NoID.check("NoID", fault)
 	fault.when(cfg.MaxWait < 0, "MaxWait is %v: it must not be negative", cfg.MaxWait)
 	s := cfg.HandledStatus
-	fault.when(s != 0 && (s < 200 || s > 599), "HandledStatus is %d: it must be 0 or between 200 and 599", s)
+	fault.when(s != 0 && (s < 200 || s > 299) && (s < 400 || s > 599),
+		"HandledStatus is %d: it must be 0, or between 200 and 299 or 400 and 599", s)
 	p := &Replay{guard: guard, cfg: cfg, keeper: newKeeper(cfg.Answers, fault)}
 	if cfg.HandledStatus != 0 {
 		p.keeper = nil
@@ -143,10 +144,14 @@ func (p *Replay) Admit(r *http.Request) *Exchange {
 		x.status, x.err = http.StatusInternalServerError, err
 		return x
 	}
-	x := p.guard.admit(r)
+	x := open(p.guard, r)
 	if x.extra == noExtra {
 		x.extra = new(extra)
 	}
+	if p.cfg.MaxWait > 0 {
+		x.mayWait(r)
+	}
+	x = x.admit(r)
 	if x.Allowed() {
 		x.orUndo(r.Context(), func() { p.begin(x, r) })
 	}
@@ -205,9 +210,6 @@ func (p *Replay) attempt(x *Exchange, r *http.Request, id core.Key) error {
 		if print, err = p.keeper.fingerprint(r); err != nil {
 			return err
 		}
-	}
-	if p.cfg.MaxWait > 0 {
-		x.mayWait(r)
 	}
 	work, err := p.cfg.Once.Begin(ctx, id, x.atMost(p.cfg.MaxWait))
 	var running *semaphore.FullError

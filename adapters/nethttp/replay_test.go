@@ -116,10 +116,28 @@ func TestReplayOfSkippedRequests(t *testing.T) {
 	}
 }
 
+// A HandledStatus below 300 is no refusal, so Config.Refuse is not asked.
+func TestHandledIsNotRefused(t *testing.T) {
+	for _, status := range []int{200, 409} {
+		refused := false
+		g := counted(t, func(cfg *nethttp.Config) {
+			cfg.Refuse = func(w http.ResponseWriter, _ *http.Request, a *nethttp.Admission) {
+				refused = true
+				http.Error(w, "refused", a.Status())
+			}
+		})
+		h := replay(t, g, nethttp.ReplayConfig{Once: newOnce(t, memory(t, newClock())), ID: byID, HandledStatus: status}).
+			Handler(http.HandlerFunc(ok))
+		get(h, withID("a"))
+		answers(t, get(h, withID("a")), status)
+		gatetest.Equal(t, refused, status == 409, "%d is refused", status)
+	}
+}
+
 func TestReplayFaults(t *testing.T) {
-	_, err := nethttp.NewReplay(new(nethttp.Guard), nethttp.ReplayConfig{NoID: 7, MaxWait: -1, HandledStatus: 42})
+	_, err := nethttp.NewReplay(new(nethttp.Guard), nethttp.ReplayConfig{NoID: 7, MaxWait: -1, HandledStatus: 302})
 	for _, want := range []string{"the Guard is nil or zero", "ReplayConfig.Once is missing", "ReplayConfig.ID is nil",
-		"ReplayConfig.NoID is 7", "ReplayConfig.MaxWait is -1ns", "ReplayConfig.HandledStatus is 42"} {
+		"ReplayConfig.NoID is 7", "ReplayConfig.MaxWait is -1ns", "ReplayConfig.HandledStatus is 302"} {
 		gatetest.Contains(t, fmt.Sprint(err), want, "error")
 	}
 	gate := dead(t)

@@ -11,11 +11,10 @@ import (
 	"github.com/headgate/headgate/internal/hub"
 )
 
-// buffer prepares a request that may have to wait: it reads the body ahead.
+// buffer reads the body of a request ahead that may have to wait.
 func (x *Exchange) buffer(r *http.Request, charges []core.Charge) error {
 	cfg := &x.guard.cfg
 	if cfg.MaxDelay > 0 && len(charges) > 0 || x.capped && cfg.Slot.MaxWait > 0 {
-		x.mayWait(r)
 		return bufferBody(r, cfg.BufferBody)
 	}
 	return nil

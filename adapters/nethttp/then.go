@@ -22,14 +22,13 @@ func (x *Exchange) follow(charges []core.Charge) (again bool) {
 		return false
 	}
 	for i, d := range x.denials() {
-		c := &x.charged[i]
-		switch {
-		case c.by.block != nil, d.Source == core.SourceClosed, d.Source == core.SourceOverload:
+		if x.charged[i].by.block != nil || d.Source == core.SourceClosed || d.Source == core.SourceOverload {
 			return false // it would be denied under every policy
-		case d.DeniesAll:
-			continue
 		}
-		if next := x.following(c.by); next != nil {
+	}
+	for i, d := range x.denials() {
+		c := &x.charged[i]
+		if next := x.following(c.by); next != nil && !d.DeniesAll {
 			charges[i].Policy, charges[i].Limit = next.policy, x.limitUnder(next.policy)
 			c.by = next
 			if x.sooner == nil {

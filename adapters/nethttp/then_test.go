@@ -180,6 +180,20 @@ func TestThenBeforeTheBody(t *testing.T) {
 	}
 }
 
+// A request that a Closed policy denies is told of the policies that it was decided under.
+func TestThenBesideClosed(t *testing.T) {
+	t.Parallel()
+	fast, slow := gatetest.Limited(t, "fast", core.PerHour(1)), gatetest.Limited(t, "slow", core.PerHour(9))
+	closed := policy(t, core.PolicyConfig{Name: "closed", Algorithm: core.PerHour(9), OnFailure: core.FailClosed})
+	h := served(t, nethttp.Config{Gate: dead(t), Rules: []nethttp.Rule{
+		{Policy: fast, Then: []*core.Policy{slow}, Key: keyfunc.RemoteIP(), Cost: func(*http.Request) int64 { return 2 }},
+		{Policy: closed, Key: keyfunc.RemoteIP()},
+	}})
+	r := get(h)
+	answers(t, r, http.StatusServiceUnavailable)
+	gatetest.Equal(t, namesIn(r.Header), "fast closed", "policies")
+}
+
 // What a handler that fails gives back comes back to the policy that was charged.
 func TestThenIsSettled(t *testing.T) {
 	t.Parallel()

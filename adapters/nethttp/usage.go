@@ -132,7 +132,7 @@ func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, err error
 		if !ok {
 			continue
 		}
-		for next := by; next != nil; next = x.following(next) {
+		for next := by; next != nil && !next.policy.Shadow(); next = x.following(next) { // a shadow denies nothing
 			c.Policy, c.Limit = next.policy, x.limitUnder(next.policy)
 			charges = append(charges, c)
 		}

@@ -84,6 +84,17 @@ func TestUsageTellsPolicies(t *testing.T) {
 	}
 }
 
+// A shadow policy is not told in a Then either, nor what could only follow it.
+func TestUsageHidesShadowsThatFollow(t *testing.T) {
+	shadow := policy(t, core.PolicyConfig{Name: "shadow", Algorithm: core.PerHour(1), Shadow: true})
+	g := guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: []nethttp.Rule{{
+		Policy: gatetest.Limited(t, "p", core.PerHour(1)), Key: keyfunc.RemoteIP(),
+		Then: []*core.Policy{shadow, gatetest.Limited(t, "last", core.PerHour(1))},
+	}}})
+	want := `{"policies":[{"name":"p","q":1,"qu":"requests","w":3600,"used":0,"r":1}],"caps":[]}` + "\n"
+	gatetest.Equal(t, usageOf(t, get(g.Usage())), want, "usage")
+}
+
 // A tenant reads its own usage, whatever it puts into its request.
 func TestUsageIsOfTheAuthenticatedTenant(t *testing.T) {
 	t.Parallel()

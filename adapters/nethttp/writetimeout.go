@@ -12,8 +12,8 @@ type writeTimeout struct {
 	began   time.Time
 }
 
-// mayWait is called before the request waits for the first time. Without a server that has a
-// WriteTimeout, it does nothing.
+// mayWait is called for a request that may have to wait, before any of its body is read: that takes as long
+// as the client likes. Without a server that has a WriteTimeout, it does nothing.
 func (x *Exchange) mayWait(r *http.Request) {
 	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if x.write == nil && server != nil && server.WriteTimeout > 0 {
@@ -32,8 +32,8 @@ func (x *Exchange) atMost(wait time.Duration) time.Duration {
 	return min(wait, max(0, left))
 }
 
-// extendDeadline gives the handler of a request that has waited the whole WriteTimeout of its
-// http.Server. Without a wait it does nothing.
+// extendDeadline gives the handler of a request that has waited, for its turn or for its body, the whole
+// WriteTimeout of its http.Server. Without a wait it does nothing.
 func (x *Exchange) extendDeadline(w http.ResponseWriter) {
 	if x.write == nil || time.Since(x.write.began) < x.write.timeout/100 {
 		return
