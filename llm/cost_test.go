@@ -404,7 +404,7 @@ func TestLoadPrices(t *testing.T) {
 
 // The clauses of genai-prices match names of any case. Providers decide whose name it is.
 func TestPricesByProvider(t *testing.T) {
-	files := []string{priceFile("genai.json")}
+	files := []string{priceFile("genai.json"), priceFile("litellm.json"), priceFile("modelsdev.json")}
 	for _, c := range []struct {
 		providers string
 		name      string
@@ -414,6 +414,11 @@ func TestPricesByProvider(t *testing.T) {
 		{"", "ge-latest", 0}, {"", "lg7", 3_000_000}, {"", "lg77", 0}, {"", "reached-fast", 1_250_000},
 		{"acme globex", "large", 3_000_000}, {"globex acme", "large", 4_000_000},
 		{"globex", "large-2", 0}, {"globex", "acme/large", 0}, {"", "", 0},
+		// The only name of acme's model is also one of globex's.
+		{"", "shared", 1_000_000}, {"acme globex", "shared", 1_000_000}, {"globex acme", "shared", 2_000_000},
+		{"globex acme", "globex/shared", 2_000_000}, {"globex", "shared", 2_000_000},
+		// A router uses the full name of acme's model.
+		{"", "acme/old", 1_000_000}, {"acme router", "acme/old", 1_000_000}, {"router acme", "acme/old", 6_000_000},
 	} {
 		var providers []string
 		if c.providers != "" {

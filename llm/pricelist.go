@@ -37,7 +37,7 @@ func newPriceList(files []priceFile, providers []string) *priceList {
 		models: make(map[string]*learnt), known: make(map[string]*learnt),
 		unclear: make(map[string]bool),
 	}
-	aliases := make(map[string][]priceEntry)
+	users := make(map[string][]priceEntry) // of each name
 	for _, f := range files {
 		l.unread = append(l.unread, f.read.Unread...)
 		for _, e := range f.read.Entries {
@@ -47,24 +47,22 @@ func newPriceList(files []priceFile, providers []string) *priceList {
 			}
 			entry := priceEntry{rank, e.Match, modelFrom(e.Model), e.Name}
 			l.models[e.Name] = entry.model
-			if e.Alias != "" && e.Alias != e.Name {
-				aliases[e.Alias] = append(aliases[e.Alias], entry)
+			users[e.Name] = append(users[e.Name], entry)
+			if e.Alias != "" {
+				users[e.Alias] = append(users[e.Alias], entry)
 			}
 			if e.Match != nil {
 				l.matches = append(l.matches, entry)
 			}
 		}
 	}
-	for alias, entries := range aliases {
-		if l.models[alias] != nil {
-			continue // it is the only name of another one
-		}
+	for name, entries := range users {
 		if m := preferred(entries); m != nil {
-			l.models[alias] = m
-		} else {
-			l.unclear[alias] = true
+			l.models[name] = m
+		} else if l.models[name] == nil { // otherwise it is the only name of one
+			l.unclear[name] = true
 			l.unread = append(l.unread, fmt.Sprintf("%s: name is used by %s and others for different "+
-				"prices: it is unknown, unless Providers decides", alias, entries[0].name))
+				"prices: it is unknown, unless Providers decides", name, entries[0].name))
 		}
 	}
 	slices.Sort(l.unread)

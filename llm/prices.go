@@ -22,7 +22,8 @@ type PricesConfig struct {
 	Paths []string
 	// Providers are those whose models are read, by the names that the files give them, such as
 	// anthropic and openai. A name that several of them use is of the first. Nil reads all models. A
-	// name that several of them use for different prices is then unknown; only provider/name is.
+	// name that several of them use for different prices is then that of the model that the file
+	// gives no other one, or unknown; provider/name is known.
 	Providers []string
 	// Observe receives a *PricesEvent when files were read again. It must be safe for concurrent
 	// use. Nil observes nothing.

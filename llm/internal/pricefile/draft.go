@@ -125,8 +125,10 @@ func (d *draft) steps(label string, froms []int64) {
 		switch {
 		case label != "":
 			price := plain
-			for kind := range price {
-				price[kind] = max(price[kind], (price[kind]*highest+999)/1000)
+			for kind, n := range price {
+				if n > 0 {
+					price[kind] = (n*highest + 999) / 1000
+				}
 			}
 			d.model.Steps = append(d.model.Steps, Step{label, from, over(price, own)})
 		case from == 0:

@@ -47,7 +47,7 @@ const free = -1
 // Entry is a model of a file.
 type Entry struct {
 	Provider string
-	Name     string            // by which only this entry goes, such as xai/grok-4
+	Name     string            // of its own, such as xai/grok-4
 	Alias    string            // by which entries of other providers may go too, or empty
 	Match    func(string) bool // reports whether a lower-case name is another alias; nil has none
 	Model    Model
