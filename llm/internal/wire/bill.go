@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"math/big"
 	"slices"
@@ -34,14 +35,12 @@ const (
 	maxQueries = 64 // searches of one event
 )
 
-// set sets the number of pieces of a unit, unless it is 0: a zero erases nothing.
+// set sets the number of pieces of a unit. A zero erases nothing, but says that the unit is stated.
 func (b *bill) set(name string, n int64) {
 	if b.units == nil {
 		b.units = make(map[string]int64)
 	}
-	if n != 0 {
-		b.units[name] = n
-	}
+	b.units[name] = cmp.Or(n, b.units[name])
 }
 
 // query counts a search, unless it is empty or comes twice. Gemini 2.5 bills prompts with searches,
@@ -145,6 +144,9 @@ func (b *bill) pieces(tokens bool) (all map[string]int64) {
 		add(b.otherwise.name, b.otherwise.n)
 	}
 	for name, n := range b.units {
+		if n == 0 { // the items are not billed, such as searches that have failed
+			delete(all, name)
+		}
 		add(name, n)
 	}
 	if b.cited && all[webSearch] == 0 {

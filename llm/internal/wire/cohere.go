@@ -51,5 +51,5 @@ var billedUnits = map[string]string{
 	"unit:rerank_search":  billedPlaces + ".search_units",
 	"unit:classification": billedPlaces + ".classifications",
 	"unnamed":             "{usage,delta.usage,meta}.**",
-	"named":               "{usage,delta.usage}.cached_tokens",
+	"named":               "{usage,delta.usage}.cached_tokens " + readPlaces + ".{reasoning_tokens,image_tokens}",
 }

@@ -18,7 +18,8 @@ const (
 	totalCount
 	readCount
 	writeCount
-	shortCount // the parts of writeCount, by the lifetime of the cache
+	createCount // the same under Anthropic's name, which servers count inside or beside the input
+	shortCount  // the parts of these, by the lifetime of the cache
 	longCount
 	audioInCount
 	imageInCount
@@ -84,9 +85,9 @@ func (c *counts) usage(beside, imageOut bool) Usage {
 	n := &c.tokens
 	in, out, total := c.sums()
 	reasoning, apart := c.reasoning(out)
-	read, write := n[readCount], max(n[writeCount], n[shortCount]+n[longCount])
+	read, write := n[readCount], max(n[writeCount], n[createCount], n[shortCount]+n[longCount])
 	cached, extra := read+write, total-in-out-n[besideInputCount]
-	beside = beside || read > in // a part is not more than all of it
+	beside = beside || read+n[createCount] > in // parts are not more than all of it
 	switch {
 	case apart:
 		out += reasoning

@@ -97,6 +97,7 @@ var told = map[string]jsonscan.Role{
 	"total":             numberRole(totalCount),
 	"cache_read":        numberRole(readCount),
 	"cache_write":       numberRole(writeCount),
+	"cache_create":      numberRole(createCount),
 	"cache_write_short": numberRole(shortCount),
 	"cache_write_long":  numberRole(longCount),
 	"audio_in":          numberRole(audioInCount),
@@ -133,12 +134,14 @@ func numbersAt(at string) map[string]string {
 		"input_beside": at + ".connector_tokens", // Mistral's, of what its tools have read
 		"cache_read": in + ".{cached_tokens,cache_read_input_tokens} " + // DeepSeek's hits are the same tokens
 			at + ".{cached_tokens,num_cached_tokens,prompt_cache_hit_tokens,cache_read_input_tokens}",
-		"cache_write": in + ".{cache_write_tokens,cache_creation_input_tokens," +
-			"cache_creation_tokens} " + at + ".cache_creation_input_tokens",
+		"cache_write": in + ".cache_write_tokens",
+		"cache_create": in + ".{cache_creation_input_tokens,cache_creation_tokens," +
+			"cached_creation_tokens} " + // the last one is new-api's, as claude_* are
+			at + ".cache_creation_input_tokens",
 		"cache_write_short": in + ".cache_write_tokens_details.ttl_30m_tokens " +
-			written + ".ephemeral_5m_input_tokens",
+			written + ".ephemeral_5m_input_tokens " + at + ".claude_cache_creation_5_m_tokens",
 		"cache_write_long": in + ".cache_write_tokens_details.ttl_12h_tokens " +
-			written + ".ephemeral_1h_input_tokens",
+			written + ".ephemeral_1h_input_tokens " + at + ".claude_cache_creation_1_h_tokens",
 		"audio_in":       in + ".audio_tokens",
 		"audio_read":     in + ".cached_tokens_details.audio_tokens",
 		"image_read":     in + ".cached_tokens_details.image_tokens",
@@ -193,6 +196,6 @@ func usageAt(at string) map[string]string {
 			"completion_tokens_per_sec,completion_tokens_after_first_per_sec," +
 			"completion_tokens_after_first_per_sec_first_ten,completion_tokens_after_first_per_sec_graph," +
 			"server_tool_use_details.tool_calls_requested,request_count} " +
-			at + ".{cost,cost_details,x_details,context_details,fallback_credit}.**",
+			at + ".{cost,cost_details,x_details,context_details,fallback_credit,latency_checkpoint}.**",
 	})
 }
