@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/accesslog"
@@ -40,6 +41,18 @@ func New(cfg Config) (*Replay, error) {
 	rules, skipped, err := newRules(&cfg)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
+	}
+	for _, one := range rules {
+		n := 0
+		for _, r := range rules {
+			if !r.answer && strings.HasPrefix(one.prefix, r.prefix) {
+				n++
+			}
+		}
+		if n > core.MaxCharges {
+			return nil, fmt.Errorf("replay: %d limits of the plan are for paths with the beginning %q: "+
+				"a request may have %d", n, one.prefix, core.MaxCharges)
+		}
 	}
 	r := &Replay{rules: rules, clock: new(core.ManualClock)}
 	r.gate, err = core.NewMemory(core.Config{MaxKeys: cfg.MaxKeys, Clock: r.clock.Now})

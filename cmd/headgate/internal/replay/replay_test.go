@@ -255,3 +255,20 @@ func TestReplayOfAnOverage(t *testing.T) {
 	gatetest.Need(t, len(keys), 1, "keys that were refused")
 	gatetest.Equal(t, fmt.Sprint(keys[0].Policy, keys[0].Denied, keys[0].First.Nanosecond()), "day.slow2 6000", "denied")
 }
+
+// A request has at most core.MaxCharges limits, so a plan may have more of them for different paths alone.
+func TestPlanOfTooManyLimits(t *testing.T) {
+	cfg := Config{Plan: plans.Plan{Limits: map[string]core.Algorithm{}}, Prefixes: map[string]string{}}
+	for n := range core.MaxCharges + 1 {
+		cfg.Plan.Limits[fmt.Sprintf("limit%d", n)] = core.PerMinute(5)
+	}
+	gatetest.Contains(t, fmt.Sprint(gatetest.Err(New(cfg))), "17 limits of the plan", "error")
+	cfg.Prefixes["limit1"] = "/a"
+	gatetest.Contains(t, fmt.Sprint(gatetest.Err(New(cfg))), `beginning "/a"`, "error")
+	cfg.Prefixes["limit2"] = "/b"
+	r := gatetest.Must(New(cfg))(t)
+	defer func() { gatetest.NoError(t, r.Close(t.Context())) }()
+	for _, path := range []string{"/", "/a/1", "/b"} {
+		gatetest.NoError(t, r.Decide(t.Context(), &accesslog.Request{Time: 1e12, Client: "192.0.2.1", Path: path}))
+	}
+}
