@@ -205,7 +205,7 @@ func (a *Admin) others(stated []inspect.Stated) (all []statedRow) {
 			continue
 		}
 		row := statedRow{Name: s.Name, Text: "a limit that is not known"}
-		if s.Policy != nil {
+		if s.Err == nil {
 			row.Text = inspect.Describe(s.Policy.Algorithm())
 		}
 		all = append(all, row)

@@ -20,9 +20,10 @@ var ErrPeriod = errors.New("core: the period has passed or has not begun")
 type Adjustment struct {
 	// ID identifies the adjustment of the key under the policy, such as the number of an invoice.
 	// It has 1 to 128 bytes. An adjustment is applied once however often it is sent, in all
-	// processes, whatever else it says. An id is remembered for 366 days, or as long as the quota's
-	// period or the raise lasts if that is longer. Set At, so that what is sent again after that is
-	// an error.
+	// processes, whatever else it says, and once for each count: a limit of another algorithm, or
+	// a Calendar of another unit, zone or anchor, has a count of its own, which knows no ID of
+	// others. An id is remembered for 366 days, or as long as the quota's period or the raise
+	// lasts if that is longer. Set At, so that what is sent again after that is an error.
 	ID string
 	// Policy, Key and Limit are as in a Charge.
 	Policy *Policy

@@ -35,7 +35,7 @@ func (p Period) String() string { return enum.Name(periods[:], int(p)) }
 type Calendar struct {
 	Limit int64          // units in each period, at most 10^15
 	Every Period         // the length of a period; required
-	In    *time.Location // the time zone, such as time.UTC; required
+	In    *time.Location // the time zone, such as time.UTC, by its name and offsets; required
 	// Anchor, if not zero, is when a period starts, such as the first day of a subscription. The
 	// other periods start at the same time of the day, day of the week, day of the month or day of
 	// the year. If a month lacks that day, its last day takes the place: a period from 31 January

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/redisstore"
 	"github.com/headgate/headgate/internal/request"
@@ -62,10 +63,10 @@ func (l *policyList) addOne(p *Policy) {
 		l.tasks.Go(l.stateAgain)
 	}
 	if len(same) == mostOfOneName { // a program makes new ones again and again
-		same[0] = p
-	} else {
-		l.all[p.cfg.Name] = append(same, p)
+		same[0].stated.CompareAndSwap(l, nil)
+		same = slices.Delete(same, 0, 1)
 	}
+	l.all[p.cfg.Name] = append(same, p)
 	if !l.due {
 		l.due = true
 		l.tasks.Go(l.stateSoon)
@@ -137,7 +138,8 @@ func (p *Policy) line() (string, error) {
 	}
 	s := stated.Policy{
 		Name: p.cfg.Name, Kind: typeOf(p.cfg.Algorithm), Limit: limit,
-		Unit: uint8(p.cfg.Unit), Hold: p.cfg.Hold, Raisable: p.cfg.Raisable, Shadow: p.cfg.Shadow, Varies: p.varies(),
+		Unit: uint8(p.cfg.Unit), Hold: p.cfg.Hold, Raisable: p.cfg.Raisable, Ledger: p.cfg.Ledger != nil,
+		Shadow: p.cfg.Shadow, Varies: p.varies(),
 	}
 	if c, ok := p.cfg.Algorithm.(Calendar); ok && isNamed(c.In) {
 		s.Zone = c.In.String()
@@ -145,22 +147,13 @@ func (p *Policy) line() (string, error) {
 	return s.Line()
 }
 
-// isNamed reports whether other machines know a time zone by its name. time.FixedZone and time.Parse
-// make zones without a name, or with that of another zone.
+// isNamed reports whether tools that load a time zone by its name count in the periods of it, under
+// the same key: that of time.UTC is another than that of a time.FixedZone of its name and offset.
 func isNamed(in *time.Location) bool {
-	zone, err := time.LoadLocation(in.String())
-	if err != nil || in == time.Local {
-		return false
+	if in.String() == time.UTC.String() {
+		return in == time.UTC
 	}
-	now := time.Now()
-	for week := -52; week <= 52; week++ {
-		at := now.AddDate(0, 0, 7*week)
-		_, want := at.In(in).Zone()
-		if _, offset := at.In(zone).Zone(); offset != want {
-			return false
-		}
-	}
-	return true
+	return in != time.Local && algorithm.IsNamed(in)
 }
 
 // varies reports whether charges have limits of their own.

@@ -117,11 +117,11 @@ func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
 		return nil, refusef("%w", err)
 	}
 	limit := k.plan.Algorithm(name)
+	if s.Policy == nil || limit == nil && (s.Err != nil || s.Varies) {
+		u := inspect.UnknownLimit{Policy: name, Err: s.Err}
+		return nil, refusef("%w: --policies names a file of plans that has it", &u)
+	}
 	if limit == nil {
-		if s.Policy == nil || s.Varies {
-			u := inspect.UnknownLimit{Policy: name, Err: s.Err}
-			return nil, refusef("%w: --policies names a file of plans that has it", &u)
-		}
 		limit = s.Policy.Algorithm()
 	}
 	if j.raise > 0 && !inspect.IsQuota(limit) {
@@ -138,10 +138,7 @@ func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
 			"units of %s (%s) cannot be given back: headgate reset forgets all of them", name, inspect.Describe(limit),
 		)
 	}
-	if s.Policy != nil {
-		return s.Policy, nil
-	}
-	return policyOf(name, limit)
+	return s.Policy, nil
 }
 
 func (j *adjusting) question(key, policy string) string {

@@ -55,7 +55,7 @@ func (l *looked) counters() map[string]string {
 		all[of], all[stored.Label(of)] = p.Name(), p.Name()
 	}
 	for _, s := range l.stated {
-		if s.Policy != nil && !s.Varies {
+		if s.Err == nil && !s.Varies {
 			add(s.Policy)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 )
 
@@ -57,6 +58,8 @@ func codeOf(err error) int {
 		return exitInterrupted
 	case errors.As(err, &e):
 		return e.code
+	case errors.As(err, new(*inspect.UnknownLimit)):
+		return exitNo
 	case errors.Is(err, core.ErrKey), errors.Is(err, core.ErrCharge), errors.Is(err, core.ErrPeriod):
 		return exitUsage
 	case errors.Is(err, core.ErrMisconfigured), trips.Classify(err) == trips.Misconfigured:

@@ -244,7 +244,7 @@ func policiesOf(k *known, stands *stored.Subject) (all []*core.Policy, err error
 		}
 	}
 	for _, s := range k.stated {
-		if s.Policy != nil {
+		if s.Err == nil || s.Policy != nil && k.plan.Algorithm(s.Name) != nil {
 			add(s.Policy, nil)
 		}
 	}

@@ -104,7 +104,7 @@ func (l *looked) unknowns() []unknownView {
 		}
 	}
 	for _, one := range l.stated {
-		if one.Policy == nil && l.plan.Algorithm(one.Name) == nil {
+		if one.Err != nil && l.plan.Algorithm(one.Name) == nil {
 			note(&inspect.UnknownLimit{Policy: one.Name, Err: one.Err})
 		}
 	}

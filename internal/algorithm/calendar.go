@@ -64,10 +64,33 @@ func NewCalendar(limit int64, every Unit, in *time.Location, anchor, now time.Ti
 	if in != time.UTC || !c.anchor.IsZero() {
 		h := fnv.New64a()
 		fmt.Fprint(h, in, c.anchor.UnixMicro())
+		if !IsNamed(in) {
+			fmt.Fprint(h, offsets(in))
+		}
 		c.tag += strconv.FormatUint(h.Sum64(), 36)
 	}
 	c.at(now.UnixMicro())
 	return c, nil
+}
+
+// IsNamed reports whether a time zone is the one that has its name in the IANA database. The zones of
+// time.FixedZone and time.Parse may have no name, or any other, and that of a host is "Local".
+func IsNamed(in *time.Location) bool {
+	name := in.String()
+	if abbreviation, _ := winter.In(in).Zone(); abbreviation != name && name != "Local" {
+		return true // a zone of one offset has its name as the abbreviation
+	}
+	zone, err := time.LoadLocation(name)
+	return err == nil && zone != time.Local && offsets(zone) == offsets(in)
+}
+
+var winter, summer = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2025, 7, 1, 0, 0, 0, 0, time.UTC)
+
+// offsets returns two offsets of a time zone from UTC, in seconds.
+func offsets(in *time.Location) [2]int {
+	_, one := winter.In(in).Zone()
+	_, two := summer.In(in).Zone()
+	return [2]int{one, two}
 }
 
 // anchorOf reduces an anchor to what its periods depend on, so that anchors of equal periods are equal:

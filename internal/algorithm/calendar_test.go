@@ -232,3 +232,27 @@ func TestHoursAtTheEndOfALeapYear(t *testing.T) {
 		}
 	}
 }
+
+// Zones count together if their names tell that they have one offset, and the names of keys stay.
+func TestZonesOfOneName(t *testing.T) {
+	tag := func(in *time.Location) string { return must(NewCalendar(5, Month, in, time.Time{}, time.Now())).tag }
+	for name, want := range map[string]string{
+		"UTC": "ca2M", "Europe/Berlin": "ca2My3porzzjlkve", "CET": "ca2M12zbc9bagyoc7", "EST": "ca2M1iby9jxzaxiuz",
+		"GMT": "ca2M2hrxs8jpskd0z",
+	} {
+		if got := tag(must(time.LoadLocation(name))); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	for _, pair := range [][2]*time.Location{
+		{time.FixedZone("", 3600), time.FixedZone("", -3600)}, {time.FixedZone("CST", -6*3600), time.FixedZone("CST", 8*3600)},
+		{time.FixedZone("CET", 3600), must(time.LoadLocation("CET"))}, {time.FixedZone("UTC", 3600), time.FixedZone("UTC", 0)},
+	} {
+		if a, b := tag(pair[0]), tag(pair[1]); a == b {
+			t.Errorf("both zones called %q have the count %s", pair[0], a)
+		}
+	}
+	if a, b := tag(time.FixedZone("here", 3600)), tag(time.FixedZone("here", 3600)); a != b {
+		t.Errorf("one zone has the counts %s and %s", a, b)
+	}
+}

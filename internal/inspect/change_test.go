@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,6 +187,7 @@ func TestGatesStateTheirPolicies(t *testing.T) {
 			// Zones that a name does not tell: of time.Parse, and one that looks like another.
 			"nameless": {Algorithm: core.Calendar{Limit: 1, Every: core.PeriodDay, In: time.FixedZone("", 9*3600)}},
 			"winter":   {Algorithm: core.Calendar{Limit: 1, Every: core.PeriodDay, In: time.FixedZone("CET", 3600)}},
+			"zero":     {Algorithm: core.Calendar{Limit: 1, Every: core.PeriodDay, In: time.FixedZone("UTC", 0)}},
 			"beta":     {Algorithm: core.DenyAll{}},
 			"free":     {Algorithm: core.Unlimited{}},
 		}
@@ -203,8 +205,8 @@ func TestGatesStateTheirPolicies(t *testing.T) {
 		}
 		for name, want := range all {
 			s := got[name]
-			if name == "local" || name == "nameless" || name == "winter" {
-				if s.Err == nil || s.Policy != nil {
+			if name == "local" || name == "nameless" || name == "winter" || name == "zero" {
+				if s.Err == nil {
 					t.Errorf("the zone of a program is read: %s: %+v", name, s)
 				}
 				continue
@@ -293,6 +295,57 @@ func TestOneNameOfSeveralPolicies(t *testing.T) {
 		}
 		if got["raised"].Raisable {
 			t.Errorf("only one program heeds raises: %+v", got["raised"])
+		}
+	})
+}
+
+// A program that uses more policies of one name than it states at once states those that it still uses.
+func TestManyPoliciesOfOneName(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		g, key := newGate(t, server), newKey(t, "k")
+		var all []*core.Policy
+		for n := range 9 {
+			all = append(all, limited(t, "same", core.PerHour(1000+int64(n))))
+			decide(t, g, core.Charge{Policy: all[n], Key: key})
+		}
+		statedBy(t, g, "same")
+		decide(t, g, core.Charge{Policy: all[0], Key: key})
+		client := server.Client(t)
+		gatetest.Eventually(t, "the first policy is stated", func() bool {
+			text := gatetest.Must(client.Get(t.Context(), server.Prefix+":{policies}:po1").Result())(t)
+			return strings.Contains(text, "1000")
+		})
+	})
+}
+
+// What a key has used that Redis does not know, the ledger of the program knows alone.
+func TestLedgerOfAProgram(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		program, page := newGate(t, server), newGate(t, server)
+		month := newPolicy(t, core.PolicyConfig{
+			Name: "month", Algorithm: core.Calendar{Limit: 9000, Every: core.PeriodYear, In: time.UTC}, Raisable: true,
+			Ledger: func(context.Context, core.Key, core.Span) (int64, error) { return 5000, nil },
+		})
+		api, known, key := limited(t, "api", core.PerHour(10)), newKey(t, "known"), newKey(t, "k")
+		decide(t, program, core.Charge{Policy: month, Key: known}, core.Charge{Policy: api, Key: known})
+		all := statedBy(t, page, "month")
+		p := all["month"].Policy
+		i := newInspector(t, inspect.Config{Gate: page, Policies: []*core.Policy{p, all["api"].Policy}})
+		s := gatetest.Must(i.Lookup(t.Context(), key))(t)
+		if len(s.Faults) != 1 || !errors.As(s.Faults[0], new(*inspect.UnknownLimit)) || s.Outage != nil || len(s.Limits) != 1 {
+			t.Errorf("faults %v, outage %v, limits %+v", s.Faults, s.Outage, s.Limits)
+		}
+		gatetest.Is(t, gatetest.Err(i.Give(t.Context(), p, key, -100, "a")), core.ErrLedger, "charged")
+		gatetest.Must(i.Raise(t.Context(), p, key, 50, time.Now().Add(time.Hour), "b"))(t)
+		d := decide(t, program, core.Charge{Policy: month, Key: key})
+		if r := d.At(0); r.Used != 5001 || r.Limit != 9050 {
+			t.Errorf("%d of %d used", r.Used, r.Limit)
+		}
+		gatetest.Equal(t, gatetest.Must(i.Give(t.Context(), p, key, 1001, "c"))(t), 1001, "given")
+		if s := lookup(t, i, newKey(t, "known", "bob")); len(s.Limits) != 3 { // the ledger knows the tenant alone
+			t.Errorf("limits %+v", s.Limits)
 		}
 	})
 }

@@ -50,7 +50,7 @@ func Cause(err error) string {
 	var u *UnknownLimit
 	switch {
 	case errors.As(err, &u):
-		return "the program gives this key a limit of its own under " + u.Policy
+		return "the limit under " + u.Policy + ": " + u.why()
 	case errors.Is(err, core.ErrClosed):
 		return "the Gate is closed"
 	case errors.Is(err, core.ErrOverloaded):

@@ -24,6 +24,7 @@ type Limit struct {
 	// spent. It is empty if this one decides.
 	Then string
 
+	ledger  error  // that has not told what the key has used, or nil
 	answers bool   // for another limit, so that it decides only once that is spent
 	decides bool   // in place of the one that it answers for
 	soonest *Limit // has room first, of those that are spent before it; nil if it answers for none
@@ -68,14 +69,18 @@ func (i *Inspector) limits(ctx context.Context, s *Subject, plan core.Plan) {
 		i.peek(ctx, s, some)
 	}
 	varies := i.varying(ctx, s, plan)
+	counts := make(map[string]bool) // by policies: on a key around, and so not on that of the subject
 	for _, l := range all {
-		if name := l.Policy.Name(); varies[name] && !l.FromPlan && !l.Policy.Shadow() {
+		name := l.Policy.Name()
+		unknown := varies[name] && !l.FromPlan || l.ledger != nil && !counts[name]
+		if unknown && !l.Policy.Shadow() {
 			if l.Key == s.Key {
-				s.Faults = append(s.Faults, &UnknownLimit{Policy: name})
+				s.Faults = append(s.Faults, &UnknownLimit{Policy: name, Err: l.ledger})
 			}
 			continue
 		}
 		known := l.Result.Policy != nil && l.counted()
+		counts[name] = counts[name] || known
 		if known && (i.cfg.Keys != nil || l.Key == s.Key || l.Touched()) {
 			s.Limits = append(s.Limits, l)
 		}
@@ -150,13 +155,17 @@ func (i *Inspector) peek(ctx context.Context, s *Subject, some []Limit) {
 		s.fault(what, err)
 		return
 	}
-	if d.Cause != nil {
-		s.Outage = d.Cause
-	} else {
+	switch {
+	case d.Cause == nil:
 		s.wait = max(s.wait, d.RetryAfter())
+	case !errors.Is(d.Cause, core.ErrLedger): // otherwise Redis has answered, about all other limits
+		s.Outage = d.Cause
 	}
 	for at, r := range d.Results() {
-		some[at].Result = r
+		l := &some[at]
+		if l.Result = r; s.Outage == nil && !l.counted() {
+			l.ledger = d.Cause
+		}
 	}
 }
 
@@ -168,6 +177,9 @@ func (i *Inspector) Limit(ctx context.Context, p *core.Policy, key core.Key) (Li
 	some := []Limit{i.limitOf(p, key, plan)}
 	if i.peek(ctx, &s, some); s.Outage != nil {
 		s.fault("the limit of "+p.Name(), s.Outage)
+	}
+	if err := some[0].ledger; err != nil {
+		s.Faults = append(s.Faults, &UnknownLimit{Policy: p.Name(), Err: err})
 	}
 	return some[0], errors.Join(s.Faults...)
 }

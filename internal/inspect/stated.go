@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,8 @@ import (
 // the policy, and then every minute.
 type Stated struct {
 	Name string
-	// Policy is nil where this version cannot read what is stated. Err says why.
+	// Policy has a Ledger that fails where that of a program has one. Where this version cannot read
+	// the limit, Err says why, and Policy is for limits of a plan alone, or nil.
 	Policy   *core.Policy
 	Raisable bool // in every program
 	// Varies says that charges under the policy may have limits of their own, such as those of a
@@ -92,7 +94,7 @@ func HeedBlocks(all []Stated, name string) error {
 	if err != nil {
 		return err
 	}
-	if s.Policy == nil {
+	if s.Err != nil {
 		return &UnknownLimit{Policy: name, Err: s.Err}
 	}
 	if _, blocks := s.Policy.Algorithm().(core.Block); !blocks {
@@ -115,21 +117,26 @@ func HeedRaises(all []Stated, name string) error {
 	return err
 }
 
-// policyOf returns the policy that is stated.
+// policyOf returns the policy that is stated, with another limit if that cannot be read.
 func policyOf(s *stated.Policy) (*core.Policy, error) {
-	read := kinds[s.Kind]
-	if read == nil {
-		return nil, fmt.Errorf("inspect: %s is a limit that this version does not know", s.Kind)
+	cfg := core.PolicyConfig{
+		Name: s.Name, Unit: core.Unit(s.Unit), Hold: s.Hold, Raisable: s.Raisable, Shadow: s.Shadow,
 	}
-	limit, err := read(s)
-	if err != nil {
-		return nil, err
+	if s.Ledger {
+		cfg.Ledger = func(context.Context, core.Key, core.Span) (int64, error) { return 0, errForeignLedger }
 	}
-	return core.NewPolicy(core.PolicyConfig{
-		Name: s.Name, Algorithm: limit, Unit: core.Unit(s.Unit), Hold: s.Hold, Raisable: s.Raisable,
-		Shadow: s.Shadow,
-	})
+	unread := fmt.Errorf("inspect: %s is a limit that this version does not know", s.Kind)
+	if read := kinds[s.Kind]; read != nil {
+		cfg.Algorithm, unread = read(s)
+	}
+	if unread != nil {
+		cfg.Algorithm = core.DenyAll{}
+	}
+	p, err := core.NewPolicy(cfg)
+	return p, cmp.Or(unread, err)
 }
+
+var errForeignLedger = errors.New("only the program can ask its ledger")
 
 // kinds read the limits that programs state, by the names of their types.
 var kinds = map[string]func(*stated.Policy) (core.Algorithm, error){
@@ -161,18 +168,24 @@ func calendarOf(s *stated.Policy) (core.Algorithm, error) {
 }
 
 // UnknownLimit is why a limit of a subject is not known: its program gives keys limits of their own
-// under the policy, or states a limit that this version cannot read.
+// under the policy, states a limit that this version cannot read, or has yet to ask its ledger.
 type UnknownLimit struct {
 	Policy string
-	Err    error // why what is stated cannot be read, or nil
+	Err    error // why what is stated cannot be read, one that wraps core.ErrLedger, or nil
 }
 
 func (e *UnknownLimit) Error() string {
-	if e.Err != nil {
-		return fmt.Sprintf("the limit of %s cannot be read: %v", e.Policy, e.Err)
+	return fmt.Sprintf("the limit of this key under %s is not known: %s", e.Policy, e.why())
+}
+
+func (e *UnknownLimit) why() string {
+	switch {
+	case errors.Is(e.Err, core.ErrLedger):
+		return "the next request asks the ledger of the program"
+	case e.Err != nil:
+		return e.Err.Error()
 	}
-	return fmt.Sprintf("the limit of this key under %s is not known: "+
-		"programs give keys limits of their own", e.Policy)
+	return "programs give keys limits of their own"
 }
 
 func (e *UnknownLimit) Unwrap() error { return e.Err }

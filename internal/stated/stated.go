@@ -34,6 +34,7 @@ type Policy struct {
 	// Hold is in nanoseconds.
 	Hold     time.Duration `json:"hold,omitempty"`
 	Raisable bool          `json:"raisable,omitempty"`
+	Ledger   bool          `json:"ledger,omitempty"` // it has one, which only its program can ask
 	Shadow   bool          `json:"shadow,omitempty"`
 	// Varies says that charges under the policy may have limits of their own.
 	Varies bool `json:"varies,omitempty"`
@@ -52,7 +53,7 @@ func (p *Policy) Line() (string, error) {
 const together = 2 * time.Minute
 
 // Parse parses what Redis keeps, and returns the newest statement of each name. Where programs that run
-// together state a name differently, Varies says so, and Raisable is what all of them say.
+// together state a name differently, Varies says so, Raisable is what all of them say, and Ledger what one says.
 func Parse(text string) ([]Policy, error) {
 	lines, err := parse(text)
 	if err != nil {
@@ -74,6 +75,7 @@ func Parse(text string) ([]Policy, error) {
 		newest.Varies = newest.Varies || p.Varies || p.Kind != newest.Kind || p.Zone != newest.Zone ||
 			!bytes.Equal(p.Limit, newest.Limit)
 		newest.Raisable = newest.Raisable && p.Raisable
+		newest.Ledger = newest.Ledger || p.Ledger
 	}
 	return all, nil
 }
