@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/once"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/hub"
@@ -34,6 +36,7 @@ plans:
   pro:
     limits:
       fast: {rate: 5, per: 1s, burst: 100}
+      api: {rate: 1, per: 1h, burst: 9}
 `
 
 // application is a Gate as an application has it, whose limits the command looks at.
@@ -234,6 +237,57 @@ func TestReset(t *testing.T) {
 		gatetest.Equal(t, allowed(), "[true true true]", "allowed")
 		reset("--policy", "none").want(t, exitNothing)
 	})
+}
+
+// What a Once has handled is handled once, unless the Once itself is reset.
+func TestResetLeavesOnce(t *testing.T) {
+	eachTopology(t, func(t *testing.T, a *application) {
+		payments := core.Must(once.New(a.gate, once.Config{Name: "payments", Window: time.Hour}))
+		handled := 0
+		pay := func(want int) {
+			t.Helper()
+			err := payments.Do(t.Context(), a.key, 0, func(context.Context) error { handled++; return nil })
+			if handled != want || err != nil && !errors.Is(err, once.ErrDone) {
+				t.Errorf("handled %d times, want %d: %v", handled, want, err)
+			}
+		}
+		pay(1)
+		a.run("reset", "acme/user-1").want(t, exitNothing)
+		a.spend(apiPolicy, 3)
+		a.run("reset", "acme/user-1").want(t, exitOK)
+		gatetest.Equal(t, a.peek(apiPolicy).Used, 0, "used")
+		pay(1)
+		a.run("reset", "acme/user-1", "--policy", "payments.once").want(t, exitOK)
+		pay(2)
+	})
+}
+
+// A limit of the plan is under the policy that programs state: what running requests hold is not given
+// back, and nothing is charged before the ledger is asked.
+func TestAdjustHeedsWhatIsStated(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	a := newApplication(t, srv.Client(t), "--redis", urlOf(srv))
+	month := core.Calendar{Limit: 100, Every: core.PeriodYear, In: time.UTC}
+	here := month
+	here.In = time.FixedZone("here", 3600) // which the command does not know
+	held := core.Must(core.NewPolicy(core.PolicyConfig{Name: "held", Algorithm: here, Hold: time.Hour}))
+	sold := core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "sold", Algorithm: month,
+		Ledger: func(context.Context, core.Key, core.Span) (int64, error) { return 50, nil },
+	}))
+	r, _, err := a.gate.Charge(t.Context(), core.Charge{Policy: held, Key: a.key, Cost: 60, Limit: month})
+	gatetest.NoError(t, err)
+	defer func() { _ = r.Cancel(context.Background()) }()
+	a.states(held, sold)
+	file := write(t, "plans.yaml", "default: free\nplans: {free: {limits: {held: {limit: 100, calendar: year, in: UTC}}}}\n")
+	adjust := func(more ...string) result { return a.run(append([]string{"adjust", "acme/user-1"}, more...)...) }
+	adjust("held", "--policies", file, "--give", "10").want(t, exitNo)
+	adjust("sold", "--charge", "10").want(t, exitNo, "asks the ledger")
+	a.run("why", "acme/user-1", "--policies", file).want(t, exitUnknown, "asks the ledger")
+	gatetest.Equal(t, a.spend(sold, 1).Used, 51, "used")
+	adjust("sold", "--charge", "10").want(t, exitOK)
+	gatetest.Equal(t, a.peek(sold).Used, 61, "used")
 }
 
 func TestAdjust(t *testing.T) {

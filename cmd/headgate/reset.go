@@ -27,7 +27,8 @@ func newReset(a *app) *cobra.Command {
 		Short: "Forget what a key has spent, and lift its blocks",
 		Long: `Reset forgets what a key has spent, under all limits or those of --policy, and
 lifts blocks. Raised limits stay. It needs no plans: it looks for what Redis
-keeps of the key.
+keeps of the key. What a once.Once has handled stays so, and is handled no second
+time, unless --policy names the Once with .once behind it, such as payments.once.
 
 Processes remember a denial for up to a second. The exit code is 5 if Redis
 keeps nothing of the key.`,
@@ -36,7 +37,7 @@ keeps nothing of the key.`,
 		RunE:    a.onKey(r.run),
 	}
 	a.asks(cmd)
-	cmd.Flags().StringSliceVar(&r.policies, "policy", nil, "policies to reset (all)")
+	cmd.Flags().StringSliceVar(&r.policies, "policy", nil, "policies to reset (all but those of a Once)")
 	return cmd
 }
 
@@ -89,19 +90,22 @@ func (r *resetting) chosen(s *stored.Subject, key core.Key) (w wiped, err error)
 			labels[stored.Label(suffixOf(p))] = p
 		}
 	}
+	asked := func(name string) bool {
+		return slices.Contains(r.policies, name) || len(r.policies) == 0 && !isOnce(name)
+	}
 	for _, c := range s.Counts {
 		switch p := labels[c.Label]; {
 		case p != nil:
 			w.titles = append(w.titles, p.Name())
 			w.buckets = append(w.buckets, core.Charge{Policy: p, Key: key})
-		case len(r.policies) == 0 || slices.Contains(r.policies, c.Of):
+		case asked(c.Of):
 			w.titles = append(w.titles, cmp.Or(c.Of, "#"+c.Label))
 		}
 	}
 	for _, f := range s.Keys {
 		switch f.Kind {
 		case stored.State, stored.Bundle, stored.Holds, stored.Answer: // and not adjustments: raises stay
-			if len(r.policies) == 0 || slices.Contains(r.policies, f.Of) {
+			if asked(f.Of) {
 				w.names = append(w.names, f.Redis)
 			}
 		}
