@@ -60,26 +60,27 @@ func back(o *order) string {
 
 // ask fills in what the operator is asked.
 func (a *Admin) ask(ctx context.Context, o *order, v *confirmView) (err error) {
-	op := &ops[o.Op]
+	op := &inspect.Operations[o.Op]
 	switch {
-	case op.question == "":
+	case op.Question == "":
 		return errors.New("this is done by its button alone")
-	case o.Op == OpEvict:
+	case o.Op == inspect.OpEvict:
 		err = a.askEviction(ctx, o, v)
 	case o.Policy == nil:
 		err = a.askOverride(ctx, o, v)
 	default:
 		err = a.askLimit(ctx, o, v)
 	}
-	if op.note != "" {
-		v.Notes = append(v.Notes, op.note)
+	if op.Note != "" {
+		v.Notes = append(v.Notes, op.Note)
 	}
-	v.Verb, v.Question = a.words(o, op.verb), a.words(o, op.question)
+	at := a.at(o)
+	v.Verb, v.Question = o.Words(op.Verb, at), o.Words(op.Question, at)
 	return err
 }
 
 func (a *Admin) askLimit(ctx context.Context, o *order, v *confirmView) error {
-	if err := a.heeded(ctx, o); err != nil {
+	if err := a.inspector.Heed(ctx, &o.Order); err != nil {
 		return err
 	}
 	l, err := a.inspector.Limit(ctx, o.Policy, o.Key)
@@ -91,9 +92,9 @@ func (a *Admin) askLimit(ctx context.Context, o *order, v *confirmView) error {
 			inspect.Number(l.Result.Used), inspect.Number(l.Result.Limit))}
 	}
 	switch o.Op {
-	case OpReset:
+	case inspect.OpReset:
 		v.Grave = !inspect.Adjustable(l.Algorithm)
-	case OpRaise, OpBlock:
+	case inspect.OpRaise, inspect.OpBlock:
 		o.Until, err = o.end(time.Now(), periodOf(&l, time.Now()))
 	}
 	return err
@@ -120,7 +121,7 @@ func (a *Admin) askEviction(ctx context.Context, o *order, v *confirmView) error
 		return fmt.Errorf("redis cannot be asked: %w", err)
 	}
 	for _, h := range s.Holders {
-		if h.ID != o.Holder {
+		if !slices.Contains(o.Holders, h.ID) {
 			continue
 		}
 		v.Grave = true
@@ -138,7 +139,7 @@ func (a *Admin) askOverride(ctx context.Context, o *order, v *confirmView) error
 	if err != nil {
 		return fmt.Errorf("redis cannot be asked: %w", err)
 	}
-	if o.Op == OpEndOverride {
+	if o.Op == inspect.OpEndOverride {
 		if !is {
 			return errors.New("the tenant has no override")
 		}

@@ -16,8 +16,7 @@ import (
 
 // order is a change that an operator asks for.
 type order struct {
-	Event
-	ID string // of this order, so that it is carried out once
+	inspect.Order
 	// For is how long a raise, a block or an override lasts, as the operator chose.
 	For string
 	// Plan, Limit and LimitPolicy are what an override changes.
@@ -39,9 +38,9 @@ const maxUnits = 1_000_000_000_000_000
 // read reads an order from the fields of a form. It says what is wrong in words for the operator.
 func (a *Admin) read(form url.Values) (o order, err error) {
 	o.form = form
-	o.Op, o.ID, o.Back = opOf(form.Get("action")), form.Get("id"), form.Get("back")
+	o.Op, o.ID, o.Back = inspect.OpOf(form.Get("action")), form.Get("id"), form.Get("back")
 	o.For, o.Limit, o.LimitPolicy = form.Get("for"), form.Get("limit"), form.Get("limit_policy")
-	o.Slots, o.Holder, o.Tenant = form.Get("slots"), form.Get("holder"), form.Get("tenant")
+	o.Slots, o.Tenant = form.Get("slots"), form.Get("tenant")
 	o.Override, o.Plan = form.Get("override"), form.Get("plan")
 	if o.Op == 0 {
 		return o, errors.New("there is no such action")
@@ -49,23 +48,24 @@ func (a *Admin) read(form url.Values) (o order, err error) {
 	if o.Until, err = readTime(form.Get("until")); err != nil {
 		return o, err
 	}
-	if o.Op == OpOverride || o.Op == OpEndOverride {
+	if o.Op == inspect.OpOverride || o.Op == inspect.OpEndOverride {
 		return o, a.knows(o.Tenant)
 	}
 	if o.Key, err = inspect.ParseKey(form.Get("key")); err != nil {
 		return o, errors.New("the key is not one")
 	}
-	if o.Op == OpEvict {
-		if a.inspector.Semaphore(o.Slots) == nil || o.Holder == "" {
+	if o.Op == inspect.OpEvict {
+		if a.inspector.Semaphore(o.Slots) == nil {
 			return o, errors.New("there is no such semaphore")
 		}
+		o.Holders, o.Units = form["holder"], int64(len(form["holder"]))
 		return o, nil
 	}
 	if o.Policy = a.inspector.Policy(form.Get("policy")); o.Policy == nil {
 		return o, errors.New("there is no such policy")
 	}
 	switch o.Op {
-	case OpGive, OpTake, OpRaise, OpEndRaise:
+	case inspect.OpGive, inspect.OpTake, inspect.OpRaise, inspect.OpEndRaise:
 		o.Units, err = strconv.ParseInt(strings.TrimSpace(form.Get("units")), 10, 64)
 		if err != nil || o.Units < 1 || o.Units > maxUnits {
 			return o, fmt.Errorf("%.40q is no number of units: write one from 1 to 10^15", form.Get("units"))
@@ -99,7 +99,7 @@ func (o *order) fields() url.Values {
 	for _, chosen := range []string{"for", "plan", "limit", "limit_policy", "units", "until", "override"} {
 		form.Del(chosen)
 	}
-	form.Set("action", o.Op.String())
+	form.Set("action", inspect.Operations[o.Op].Name)
 	form.Set("id", o.ID)
 	if o.Units != 0 {
 		form.Set("units", strconv.FormatInt(o.Units, 10))

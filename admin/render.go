@@ -79,12 +79,7 @@ type clock struct{ Machine, Human string }
 
 // stamp returns a time on a page.
 func stamp(t time.Time) clock {
-	t = t.UTC()
-	human := "15:04:05 UTC"
-	if d := time.Until(t); d > 20*time.Hour || d < -20*time.Hour {
-		human = "2 Jan 2006, " + human
-	}
-	return clock{t.Format(time.RFC3339), t.Format(human)}
+	return clock{t.UTC().Format(time.RFC3339), inspect.Clock(t)}
 }
 
 // ago returns for how long something is so.

@@ -87,8 +87,7 @@ func (j *adjusting) run(ctx context.Context, key core.Key, args []string) error 
 	if err != nil {
 		return err
 	}
-	name := args[0]
-	policy, err := j.policy(k, name)
+	policy, err := j.policy(k, args[0])
 	if err != nil {
 		return err
 	}
@@ -99,81 +98,27 @@ func (j *adjusting) run(ctx context.Context, key core.Key, args []string) error 
 	if err != nil {
 		return err
 	}
-	v := change{Key: inspect.FormatKey(key), Of: []string{name}, ID: j.id, Until: stamp(j.ends)}
-	if err := j.confirm("%s", j.question(v.Key, name)); err != nil {
-		return err
+	o := inspect.Order{
+		Op: inspect.OpGive, ID: j.id, Key: key, Policy: policy, Units: j.give + j.charge + j.raise, Until: j.ends,
 	}
-	if err := j.apply(ctx, i, policy, key, &v); err != nil {
-		return err
+	switch {
+	case j.charge > 0:
+		o.Op = inspect.OpTake
+	case j.raise > 0:
+		o.Op = inspect.OpRaise
 	}
-	return j.changed(v, exitNo, "%s (id %s)", j.words(policy, &v), v.ID)
+	return j.order(ctx, i, &o, exitNo)
 }
 
-// policy returns the policy of a name as programs state it. It refuses what they would not heed, and what
-// the limit of the key cannot do.
+// policy returns the policy of a name as programs state it, if the limit of the key is known.
 func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
 	s, err := inspect.Find(k.stated, name)
 	if err != nil {
 		return nil, refusef("%w", err)
 	}
-	limit := k.plan.Algorithm(name)
-	if s.Policy == nil || limit == nil && (s.Err != nil || s.Varies) {
+	if s.Policy == nil || k.plan.Algorithm(name) == nil && (s.Err != nil || s.Varies) {
 		u := inspect.UnknownLimit{Policy: name, Err: s.Err}
 		return nil, refusef("%w: --policies names a file of plans that has it", &u)
 	}
-	if limit == nil {
-		limit = s.Policy.Algorithm()
-	}
-	if j.raise > 0 && !inspect.IsQuota(limit) {
-		return nil, usagef(
-			"the limit of %s is no quota (%s), so it cannot be raised: set an override of the plan", name,
-			inspect.Describe(limit),
-		)
-	}
-	if j.raise > 0 && !s.Raisable {
-		return nil, refusef("%w", inspect.HeedRaises(k.stated, name))
-	}
-	if j.raise == 0 && !inspect.Adjustable(limit) {
-		return nil, usagef(
-			"units of %s (%s) cannot be given back: headgate reset forgets all of them", name, inspect.Describe(limit),
-		)
-	}
 	return s.Policy, nil
-}
-
-func (j *adjusting) question(key, policy string) string {
-	switch {
-	case j.raise > 0:
-		return fmt.Sprintf("Raise %s of %s by %s until %s UTC", policy, key, inspect.Number(j.raise), clock(j.ends))
-	case j.charge > 0:
-		return fmt.Sprintf("Charge %s %s units of %s", key, inspect.Number(j.charge), policy)
-	}
-	return fmt.Sprintf("Give %s %s units of %s back", key, inspect.Number(j.give), policy)
-}
-
-// apply applies the adjustment.
-func (j *adjusting) apply(
-	ctx context.Context, i *inspect.Inspector, p *core.Policy, key core.Key, v *change,
-) (err error) {
-	if v.Units = j.raise; j.raise > 0 {
-		v.Changed, err = i.Raise(ctx, p, key, j.raise, j.ends, j.id)
-		return err
-	}
-	v.Units, err = i.Give(ctx, p, key, j.give-j.charge, j.id)
-	v.Changed = v.Units != 0
-	return err
-}
-
-// words say what has changed.
-func (j *adjusting) words(p *core.Policy, v *change) string {
-	switch {
-	case !v.Changed && j.give > 0:
-		return inspect.Gave(v.Key, p, 0) + " Or this was applied before."
-	case !v.Changed:
-		return "Nothing has changed: this was applied before."
-	case j.raise > 0:
-		return fmt.Sprintf("%s of %s is raised by %s until %s UTC.", p.Name(), v.Key, inspect.Number(j.raise),
-			clock(j.ends))
-	}
-	return inspect.Gave(v.Key, p, v.Units)
 }

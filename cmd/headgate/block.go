@@ -79,11 +79,17 @@ func (b *blocking) run(ctx context.Context, args []string) error {
 	if b.list {
 		return b.all(ctx, i, policy)
 	}
-	return b.one(ctx, i, policy, args[0])
+	o := inspect.Order{Op: inspect.OpUnblock, Policy: policy}
+	if o.Key, err = parseKey(args[0]); err != nil {
+		return err
+	}
+	if !b.lift {
+		o.Op, o.Until = inspect.OpBlock, time.Now().Add(b.length)
+	}
+	return b.order(ctx, i, &o, exitNothing)
 }
 
-// policy returns the policy of a name: that of the programs, or one that sees blocks. It refuses a block
-// that no program would heed.
+// policy returns the policy of a name: that of the programs, or one that sees blocks.
 func (b *blocking) policy(ctx context.Context, name string) (*core.Policy, error) {
 	p, err := blockPolicy(name)
 	if err != nil {
@@ -96,8 +102,6 @@ func (b *blocking) policy(ctx context.Context, name string) (*core.Policy, error
 	if err := inspect.HeedBlocks(all, name); err == nil {
 		s, err := inspect.Find(all, name)
 		return s.Policy, err
-	} else if b.length != 0 {
-		return nil, refusef("%w", err)
 	}
 	return p, nil
 }
@@ -122,47 +126,4 @@ func (b *blocking) all(ctx context.Context, i *inspect.Inspector, p *core.Policy
 		}
 		t.end()
 	})
-}
-
-// one blocks a key, or lifts its block.
-func (b *blocking) one(ctx context.Context, i *inspect.Inspector, p *core.Policy, text string) error {
-	key, err := parseKey(text)
-	if err != nil {
-		return err
-	}
-	at := inspect.FormatKey(key)
-	if b.lift {
-		return b.unblock(ctx, i, p, key, at)
-	}
-	span := inspect.Span(b.length)
-	if err := b.confirm("Block %s under %s for %s", at, p.Name(), span); err != nil {
-		return err
-	}
-	rest, err := i.Block(ctx, p, key, b.length)
-	if err != nil {
-		return err
-	}
-	if rest > b.length {
-		span = inspect.Wait(rest)
-	}
-	v := change{Key: at, Of: []string{p.Name()}, Changed: true}
-	return b.changed(v, exitNothing, "%s blocks %s for %s", p.Name(), at, span)
-}
-
-// unblock lifts the block of a key, which is called at.
-func (b *blocking) unblock(
-	ctx context.Context, i *inspect.Inspector, p *core.Policy, key core.Key, at string,
-) error {
-	if err := b.confirm("Lift the block of %s under %s", at, p.Name()); err != nil {
-		return err
-	}
-	rest, err := i.Unblock(ctx, p, key)
-	if err != nil {
-		return err
-	}
-	text := "%s blocks %s no longer"
-	if rest == 0 {
-		text = "%s does not block %s"
-	}
-	return b.changed(change{Key: at, Of: []string{p.Name()}, Changed: rest > 0}, exitNothing, text, p.Name(), at)
 }

@@ -326,7 +326,6 @@ func TestAdjust(t *testing.T) {
 			t.Errorf("bucket: %d used", now.Used)
 		}
 		for want, args := range map[string][]string{
-			"is no quota":               {"api", "--raise", "1", "--until", "1h"},
 			"cannot be given back":      {"minute", "--give", "1"},
 			"--raise needs --until":     {"tokens", "--raise", "1"},
 			"must be a time such as":    {"tokens", "--raise", "1", "--until", "soon"},
@@ -342,7 +341,8 @@ func TestAdjust(t *testing.T) {
 		// What no program heeds is refused.
 		for want, args := range map[string][]string{
 			`states a policy "none"`: {"none", "--give", "1"},
-			"is not Raisable":        {"fixed", "--raise", "1", "--until", "1h"},
+			"fixed is not Raisable":  {"fixed", "--raise", "1", "--until", "1h"},
+			"api is not Raisable":    {"api", "--raise", "1", "--until", "1h"},
 		} {
 			adjust(args[0], args[1:]...).want(t, exitNo, want)
 		}
@@ -380,7 +380,7 @@ func TestBlock(t *testing.T) {
 		block("acme/user-1", "api", "--for", "2h").want(t, exitNo, "is no Block")
 		block("acme/user-1", "logins", "--for", "2h").want(t, exitOK)
 		gatetest.Equal(t, blocked(), true, "blocked")
-		block("acme/user-1", "logins", "--for", "1h").want(t, exitOK, "logins blocks acme/user-1 for 2 h")
+		block("acme/user-1", "logins", "--for", "1h").want(t, exitOK, "acme/user-1 is blocked under logins until")
 		block("--list", "logins").want(t, exitOK, "acme/user-1  2 h")
 		a.run("show", "acme/user-1").want(t, exitOK, "blocked")
 		block("acme/user-1", "logins", "--lift").want(t, exitOK)
@@ -389,7 +389,7 @@ func TestBlock(t *testing.T) {
 		for want, args := range map[string][]string{
 			"2 are needed":              {"logins", "--for", "1h"},
 			"at least one of the flags": {"acme", "logins"},
-			"headgate: core: unusable charge: a block of -1h": {"acme", "logins", "--for", "-1h"},
+			"headgate: the block would have ended": {"acme", "logins", "--for", "-1h"},
 			"POLICY is \"a b\"": {"acme", "a b", "--for", "1h"},
 		} {
 			block(args...).want(t, exitUsage, want)
@@ -421,7 +421,7 @@ func TestEvict(t *testing.T) {
 		}
 		a.run("why", "acme/user-1").want(t, exitUnknown, "streams has a slot for it")
 		evict("nobody").want(t, exitNothing)
-		evict(one.ID()).want(t, exitOK, "1 of 1 evicted")
+		evict(one.ID()).want(t, exitOK, "acme/user-1 has lost 1 of its slots at streams.")
 		lost(one)
 		evict(two.ID(), "--json").want(t, exitOK, `"units": 1`)
 		lost(two)

@@ -27,19 +27,16 @@ The exit code is 5 if no id holds or waits.`,
 }
 
 func (a *app) evict(ctx context.Context, key core.Key, args []string) error {
-	name, ids := args[0], args[1:]
-	v := change{Key: inspect.FormatKey(key), Of: []string{name}}
-	s, err := semaphore.New(a.gate, semaphore.Config{Name: name})
+	o := inspect.Order{
+		Op: inspect.OpEvict, Key: key, Slots: args[0], Holders: args[1:], Units: int64(len(args) - 1),
+	}
+	s, err := semaphore.New(a.gate, semaphore.Config{Name: o.Slots})
 	if err != nil {
 		return usagef("SEMAPHORE: %w", err)
 	}
-	if err := a.confirm("Evict %d holders of %s at %s", len(ids), name, v.Key); err != nil {
-		return err
-	}
-	n, err := s.Evict(ctx, key, ids...)
+	i, err := inspect.New(inspect.Config{Gate: a.gate, Semaphores: []*semaphore.Semaphore{s}}, "headgate")
 	if err != nil {
 		return err
 	}
-	v.Units, v.Changed = int64(n), n > 0
-	return a.changed(v, exitNothing, "%d of %d evicted from %s at %s", n, len(ids), name, v.Key)
+	return a.order(ctx, i, &o, exitNothing)
 }

@@ -58,7 +58,7 @@ func codeOf(err error) int {
 		return exitInterrupted
 	case errors.As(err, &e):
 		return e.code
-	case errors.As(err, new(*inspect.UnknownLimit)):
+	case errors.As(err, new(*inspect.UnknownLimit)), errors.As(err, new(inspect.Unchanged)):
 		return exitNo
 	case errors.Is(err, core.ErrKey), errors.Is(err, core.ErrCharge), errors.Is(err, core.ErrPeriod):
 		return exitUsage

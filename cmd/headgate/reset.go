@@ -55,7 +55,7 @@ func (r *resetting) run(ctx context.Context, key core.Key, _ []string) error {
 	if !v.Changed {
 		return r.changed(v, exitNothing, "Redis keeps nothing of %s that could be reset", v.Key)
 	}
-	if err := r.confirm("Forget what %s has spent under %s", v.Key, titles); err != nil {
+	if err := r.confirm("Forget what %s has spent under %s?", v.Key, titles); err != nil {
 		return err
 	}
 	if err := r.forget(ctx, w); err != nil {

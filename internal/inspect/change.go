@@ -3,7 +3,6 @@ package inspect
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -79,17 +78,6 @@ func (i *Inspector) Give(
 		return 0, err
 	}
 	return min(units, used), nil
-}
-
-// Gave says what a Give has done to a key, with the key as at.
-func Gave(at string, p *core.Policy, given int64) string {
-	switch {
-	case given == 0:
-		return fmt.Sprintf("Nothing of %s was used by %s, so nothing came back.", p.Name(), at)
-	case given < 0:
-		return fmt.Sprintf("%s was charged %s of %s.", at, Number(-given), p.Name())
-	}
-	return fmt.Sprintf("%s got %s of %s back.", at, Number(given), p.Name())
 }
 
 // Raise raises the limit of a key by some units until a time, or takes an earlier raise with that

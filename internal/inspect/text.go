@@ -136,6 +136,15 @@ func Wait(d time.Duration) string {
 	return Span(d)
 }
 
+// Clock returns a time in UTC, with its day if that is not near.
+func Clock(t time.Time) string {
+	layout := "15:04:05 UTC"
+	if d := time.Until(t); d > 20*time.Hour || d < -20*time.Hour {
+		layout = "2 Jan 2006, " + layout
+	}
+	return t.UTC().Format(layout)
+}
+
 // Number returns an integer with a comma between groups of three digits.
 func Number(n int64) string {
 	sign := ""

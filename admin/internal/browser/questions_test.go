@@ -64,9 +64,9 @@ func TestFiveQuestions(t *testing.T) {
 			p.press("acme #refused-")
 			p.shows("req_7a31")
 			p.press("Evict")
-			p.shows("Take the slot of acme/bob at streams away? It is held for")
+			p.shows("Take 1 of the slots of acme/bob at streams away? It is held for")
 			p.press("Evict")
-			p.shows("The slot of acme/bob at streams was taken away.")
+			p.shows("acme/bob has lost 1 of its slots at streams.")
 			select {
 			case <-stream.Lost():
 			case <-time.After(patience):
