@@ -44,7 +44,7 @@ func (c *catalog) add(t *Tariff) {
 	}
 	c.priced = c.priced || !t.isZero()
 	d := &c.dearest.Tariff
-	for _, s := range append(t.Steps, Step{Price: t.Price}) {
+	for _, s := range slices.Concat(t.Steps, []Step{{Price: t.Price}}) {
 		d.Price = d.Price.most(s.Price.complete())
 	}
 	for name, p := range t.Units {

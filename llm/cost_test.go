@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -507,6 +508,23 @@ func TestModelsBeforePrices(t *testing.T) {
 			t.Errorf("%s: %+v", model, report)
 		}
 	}
+}
+
+// Meters that share prices share the steps of their tariffs, which none of them may write.
+func TestMetersSharePrices(t *testing.T) {
+	p := load(t, llm.PricesConfig{Paths: []string{priceFile("litellm.json")}})
+	var ready, all sync.WaitGroup
+	ready.Add(16)
+	for range 16 {
+		all.Go(func() {
+			priced(t, nil, func(cfg *llm.Config) {
+				cfg.Prices = p
+				ready.Done()
+				ready.Wait()
+			})
+		})
+	}
+	all.Wait()
 }
 
 // Each model of a file learns its own ratios, whatever name it goes by.
