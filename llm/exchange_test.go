@@ -331,6 +331,7 @@ func TestWhatIsHeld(t *testing.T) {
 		{"no tier", chatPath, `{"model":"m","max_tokens":20,"service_tier":null}`, tiers, "m", 20},
 		{"an unknown tier: the dearest", chatPath, `{"model":"m","max_tokens":20,"service_tier":"ultra"}`, tiers, "m", 40},
 		{"speed", messagesPath, `{"model":"m","max_tokens":20,"speed":"fast"}`, tiers, "m", 60},
+		{"Converse's speed", "/model/m/converse", `{"inferenceConfig":{"maxTokens":20},"performanceConfig":{"latency":"optimized"}}`, tiers, "m", 60},
 		{"Converse's tier", "/model/m/converse", `{"inferenceConfig":{"maxTokens":20},"serviceTier":{"type":"priority"}}`, tiers, "m", 40},
 		{"a negotiated tariff", chatPath, `{"model":"large",` + prompt, negotiated, "large", 24},
 		{"a stated cap", chatPath, `{"model":"large","max_tokens":30000}`, capped, "large", 30_000},

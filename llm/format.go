@@ -23,7 +23,7 @@ var (
 	FormatOpenAIEmbeddings = Format{wire.OpenAIEmbeddings}
 	// FormatOpenAITranscriptions is OpenAI's transcriptions and translations of sound.
 	FormatOpenAITranscriptions = Format{wire.OpenAITranscriptions}
-	// FormatOpenAIImages is OpenAI's generations, edits and variations of images.
+	// FormatOpenAIImages is OpenAI's generations and edits of images.
 	FormatOpenAIImages = Format{wire.OpenAIImages}
 	// FormatAnthropicMessages is Anthropic's messages, also on Vertex.
 	FormatAnthropicMessages = Format{wire.AnthropicMessages}

@@ -28,9 +28,10 @@ type answered struct {
 	Outcome          string            // reported if it is empty
 	Usage, Estimate  caseTokens
 	Units            map[string]int64
-	Pico             int64    // of the stated cost
-	Unread           []string // in the event, and in Unknown if a price is asked for
-	Hidden           bool     // the client is not shown the usage
+	Labels           map[string]string // if the case is about them
+	Pico             int64             // of the stated cost
+	Unread           []string          // in the event, and in Unknown if a price is asked for
+	Hidden           bool              // the client is not shown the usage
 }
 
 // text returns a JSON string as what it says, and all other JSON as it is.
@@ -99,6 +100,9 @@ func TestResponses(t *testing.T) {
 			}
 			if !maps.Equal(got.Units, c.Units) || got.Stated.Pico != c.Pico || got.Request.Model != "m" {
 				t.Errorf("%v, %+v of %s, want %v, %d", got.Units, got.Stated, got.Request.Model, c.Units, c.Pico)
+			}
+			if c.Labels != nil && !maps.Equal(got.Labels, c.Labels) {
+				t.Errorf("labels %v, want %v", got.Labels, c.Labels)
 			}
 			if c.Estimate != nil && got.Estimate != c.Estimate.usage(0) {
 				t.Errorf("an estimate of %+v, want %v", got.Estimate, c.Estimate)

@@ -163,7 +163,9 @@ func (b *bill) pieces(tokens bool) (all map[string]int64) {
 }
 
 // beside are units that are no calls of tools.
-var beside = map[string]bool{"source": true, "audio_ms": true, "citation_tokens": true}
+var beside = map[string]bool{
+	"source": true, "x_post": true, "x_user": true, "audio_ms": true, "citation_tokens": true,
+}
 
 // picoOf returns a decimal number times a factor, rounded up: dollars as millionths of a
 // micro-dollar with a factor of 10^12. It reports false for what is no such number, or has an

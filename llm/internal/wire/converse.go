@@ -9,6 +9,7 @@ var BedrockConverse = formatOf(Table{
 	Request: map[string]string{
 		"max_output":         "inferenceConfig.maxTokens",
 		"label:service_tier": "serviceTier.type",
+		"label:speed":        "performanceConfig.latency",
 		"text": "{system[],messages[].content[]}.{text,guardContent.text.text} " +
 			"messages[].content[].toolResult.content[].text",
 		"json": "toolConfig messages[].content[].toolUse messages[].content[].toolResult.content[].json",
@@ -31,6 +32,7 @@ var BedrockConverse = formatOf(Table{
 		"detail_count": "{,metadata.}usage.cacheDetails[].inputTokens",
 
 		"label:service_tier": "serviceTier serviceTier.type",
+		"label:speed":        "performanceConfig.latency",
 	},
 	Events:     map[string]eventKind{"metadata": endEvent},
 	Beside:     true,

@@ -40,7 +40,8 @@ var GeminiGenerate = formatOf(Table{
 		"detail_count": "usageMetadata.{" + geminiDetails + "}[].tokenCount",
 
 		"unnamed": "usageMetadata.**",
-		"named":   "usageMetadata.totalTokenCount usageMetadata.toolUsePromptTokensDetails.**",
+		"named": "usageMetadata.totalTokenCount usageMetadata.{toolUsePromptTokensDetails," +
+			"billablePromptUsage,billableCachedContentUsage}.**", // the last two are Vertex's, in characters
 
 		"has:maps_prompt":    "candidates[].groundingMetadata.groundingChunks[].maps",
 		"query":              "candidates[].groundingMetadata.webSearchQueries[]",

@@ -13,6 +13,9 @@ var AnthropicMessages = formatOf(Table{
 		"choices":    "",
 	}),
 	Response: with(messagesUsage("{,message.,delta.}usage"), map[string]string{
+		"input":      "{,message.,delta.}usage.{,iterations[].}input_tokens",
+		"input_else": "{,message.,delta.}usage.prompt_tokens", // Kimi states both, and counts the cache here
+
 		"type":  "type",
 		"error": "error",
 		"stop":  "{,message.,delta.}stop_reason",

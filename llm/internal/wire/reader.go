@@ -21,6 +21,7 @@ type reader struct {
 	split    sse.Splitter
 	frames   frames
 	inLine   bool // a line has begun
+	evented  bool // an event with data has ended
 	found    Response
 	counts   counts
 	bill     bill
@@ -113,6 +114,8 @@ func (r *reader) close(whole bool) {
 		r.abandon()
 	case eventFraming:
 		r.split.Close()
+		// A text that begins with the letter of a field is no stream.
+		r.found.Broken = r.found.Broken || whole && !r.labelled && !r.evented
 	}
 	if whole && !r.found.Complete {
 		r.found.Complete, r.over = r.finished, true
@@ -153,6 +156,7 @@ func (r *reader) EventData(p []byte) {
 func (r *reader) EventEnd(filled bool) {
 	r.lone = false
 	if filled {
+		r.evented = true
 		r.endEvent()
 	}
 	r.forget()

@@ -164,9 +164,12 @@ func usageAt(at string) map[string]string {
 
 		"unit:web_search": at + ".{server_tool_use,server_tool_use_details," +
 			"prompt_tokens_details}.web_search_requests " + // the last one is LiteLLM's
-			at + ".{num_search_queries,connectors.web_search} " + calls + ".web_search_calls",
+			at + ".{num_search_queries,connectors.web_search,tool_usage.web_search} " + // the last is Ark's
+			calls + ".web_search_calls",
 		"unit:web_fetch":        at + ".server_tool_use.web_fetch_requests",
 		"unit:x_search":         calls + ".x_search_calls",
+		"unit:x_post":           calls + ".x_posts_fetched", // billed in place of searches since September 2026
+		"unit:x_user":           calls + ".x_users_fetched",
 		"unit:source":           at + ".num_sources_used", // of xAI's old search
 		"milli:audio_ms":        at + ".prompt_audio_seconds",
 		"unit:file_search":      calls + ".file_search_calls",
@@ -174,7 +177,7 @@ func usageAt(at string) map[string]string {
 		"unit:code_interpreter": calls + ".code_interpreter_calls " + at + ".connectors.code_interpreter",
 		"unit:image_generation": calls + ".image_generation_calls",
 		"unit:citation_tokens":  at + ".citation_tokens",
-		"unit:mcp":              calls + ".mcp_calls",
+		"unit:mcp":              calls + ".mcp_calls " + at + ".tool_usage.mcp",
 		"calls": at + ".{server_tool_use_details.tool_calls_executed," +
 			"num_server_side_tools_used}", // OpenRouter's and xAI's
 
@@ -196,6 +199,7 @@ func usageAt(at string) map[string]string {
 			"completion_tokens_per_sec,completion_tokens_after_first_per_sec," +
 			"completion_tokens_after_first_per_sec_first_ten,completion_tokens_after_first_per_sec_graph," +
 			"server_tool_use_details.tool_calls_requested,request_count} " +
-			at + ".{cost,cost_details,x_details,context_details,fallback_credit,latency_checkpoint}.**",
+			at + ".{cost,cost_details,x_details,context_details,fallback_credit,latency_checkpoint," +
+			"tool_usage_details}.**",
 	})
 }
