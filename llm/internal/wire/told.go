@@ -164,17 +164,19 @@ func usageAt(at string) map[string]string {
 
 		"unit:web_search": at + ".{server_tool_use,server_tool_use_details," +
 			"prompt_tokens_details}.web_search_requests " + // the last one is LiteLLM's
-			at + ".{num_search_queries,connectors.web_search,tool_usage.web_search} " + // the last is Ark's
+			at + ".{num_search_queries,connectors.web_search,tool_usage.web_search," + // the last is Ark's
+			"plugins.search.count,x_tools.web_search.count} " + // Qwen's in chats and in responses
 			calls + ".web_search_calls",
-		"unit:web_fetch":        at + ".server_tool_use.web_fetch_requests",
-		"unit:x_search":         calls + ".x_search_calls",
-		"unit:x_post":           calls + ".x_posts_fetched", // billed in place of searches since September 2026
-		"unit:x_user":           calls + ".x_users_fetched",
-		"unit:source":           at + ".num_sources_used", // of xAI's old search
-		"milli:audio_ms":        at + ".prompt_audio_seconds",
-		"unit:file_search":      calls + ".file_search_calls",
-		"unit:document_search":  calls + ".document_search_calls",
-		"unit:code_interpreter": calls + ".code_interpreter_calls " + at + ".connectors.code_interpreter",
+		"unit:web_fetch":       at + ".server_tool_use.web_fetch_requests",
+		"unit:x_search":        calls + ".x_search_calls",
+		"unit:x_post":          calls + ".x_posts_fetched", // billed in place of searches since September 2026
+		"unit:x_user":          calls + ".x_users_fetched",
+		"unit:source":          at + ".num_sources_used", // of xAI's old search
+		"milli:audio_ms":       at + ".prompt_audio_seconds",
+		"unit:file_search":     calls + ".file_search_calls",
+		"unit:document_search": calls + ".document_search_calls",
+		"unit:code_interpreter": calls + ".code_interpreter_calls " + at +
+			".{connectors.code_interpreter,x_tools.code_interpreter.count}",
 		"unit:image_generation": calls + ".image_generation_calls",
 		"unit:citation_tokens":  at + ".citation_tokens",
 		"unit:mcp":              calls + ".mcp_calls " + at + ".tool_usage.mcp",
