@@ -22,7 +22,6 @@ type Admission struct {
 	written    int64 // bytes of the response's body
 	status     int32
 	failed     atomic.Bool // the handler has, whatever its status is
-	covered    atomic.Bool // a Guard inside this one keeps its headers
 	denied     denialKind
 	overloaded bool // the refusal is for an excess of the server and not of the client
 	capped     bool // Config.Slot applies

@@ -16,10 +16,8 @@ import (
 type Exchange struct {
 	Admission
 	ctx      admittedContext     // of the handler; with a lease, only of those around the guard
-	kept     []keptHeader        // what stood in the headers when the handler first asked for them
 	w        http.ResponseWriter // that Writer was given
 	sent     int32               // the first final status that the handler has sent, or 0
-	informed bool                // an informational header was sent
 	finished bool
 }
 

@@ -360,7 +360,9 @@ func proxied(t *testing.T, upstream http.HandlerFunc, handler func(proxy http.Ha
 	t.Helper()
 	up := httptest.NewServer(upstream)
 	t.Cleanup(up.Close)
-	s := httptest.NewServer(handler(httputil.NewSingleHostReverseProxy(core.Must(url.Parse(up.URL)))))
+	proxy := httputil.NewSingleHostReverseProxy(core.Must(url.Parse(up.URL)))
+	proxy.ModifyResponse = nethttp.KeepHeaders
+	s := httptest.NewServer(handler(proxy))
 	t.Cleanup(s.Close)
 	return s
 }

@@ -26,9 +26,6 @@ func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
 		return r
 	}
 	x.finished = true
-	if x.sent == 0 && x.w != nil { // the framework or the server sends the header
-		x.restoreHeaders(x.w.Header(), status)
-	}
 	requests.Show(x.request, r)
 	x.request.Body = r.Body
 	if x.skipped || x.reservation == nil && x.lease == nil && x.attempt == nil {

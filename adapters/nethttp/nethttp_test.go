@@ -318,6 +318,21 @@ func TestHandlersOfSkippedRequests(t *testing.T) {
 
 type testKey struct{}
 
+// The ResponseWriter of a request is wrapped only if a rule depends on the response.
+func TestPlainRequestKeepsItsWriter(t *testing.T) {
+	for _, settles := range []bool{false, true} {
+		g := counted(t, func(cfg *nethttp.Config) {
+			if settles {
+				cfg.Rules[0].Settle = nethttp.RefundServerErrors
+			}
+		})
+		given := httptest.NewRecorder()
+		g.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			gatetest.Equal(t, w != given, settles, "the handler has another ResponseWriter")
+		})).ServeHTTP(given, httptest.NewRequest("GET", "/", nil))
+	}
+}
+
 // An admission makes contexts that do not depend on each other, and they end with their parents.
 func TestWithContext(t *testing.T) {
 	gate := core.Must(core.NewMemory(core.Config{}))

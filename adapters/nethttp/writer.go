@@ -11,16 +11,15 @@ import (
 	"github.com/headgate/headgate/internal/writers"
 )
 
-// Writer returns the ResponseWriter for the handler of an admitted request, one on w that keeps
-// headers as restoreHeaders describes. It has Unwrap, ReadFrom, CloseNotify, Flush if w has it, and
-// Hijack if an http.ResponseController can hijack w. If there is nothing to keep and nothing depends on
-// the response, it is w. A request that has waited has the whole WriteTimeout of its http.Server. An
-// adapter calls Writer once, after WriteHeaders.
+// Writer returns the ResponseWriter for the handler of an admitted request. It is w, unless Watches: then
+// it is one on w that has Unwrap, ReadFrom, CloseNotify, Flush if w has it, and Hijack if an
+// http.ResponseController can hijack w. A request that has waited has the whole WriteTimeout of its
+// http.Server. An adapter calls Writer once, after WriteHeaders.
 func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
 	if x.extra != noExtra { // otherwise it has neither waited nor an id
 		x.extendDeadline(w)
 	}
-	if (x.skipped || len(w.Header()) == 0) && !x.Watches() {
+	if !x.Watches() {
 		return w
 	}
 	x.w = w
@@ -35,51 +34,40 @@ func (x *Exchange) wrote(n int64) {
 }
 
 // writer passes a response on to the ResponseWriter of an exchange. It records the status and the
-// bytes, keeps the headers, and records the answer to a request with an id. It is a writers.Own of one
-// pointer, so that an interface of it takes no allocation.
+// bytes, and the answer to a request with an id. It is a writers.Own of one pointer, so that an
+// interface of it takes no allocation.
 type writer struct{ x *Exchange }
 
 // Unwrap is for http.ResponseController.
 func (w writer) Unwrap() http.ResponseWriter { return w.x.w }
 
 // Header implements http.ResponseWriter.
-func (w writer) Header() http.Header {
-	h := w.x.w.Header()
-	w.x.keepHeaders(h)
-	if w.x.sent == http.StatusSwitchingProtocols { // a proxy writes them to what it hijacked
-		w.x.restoreHeaders(h, http.StatusSwitchingProtocols)
-	}
-	return h
-}
+func (w writer) Header() http.Header { return w.x.w.Header() }
 
 // WriteHeader implements http.ResponseWriter.
 func (w writer) WriteHeader(status int) {
-	w.prepare(status)
+	informational := status < http.StatusOK && status != http.StatusSwitchingProtocols
+	if !informational {
+		w.prepare()
+	}
 	w.x.w.WriteHeader(status) // panics if there is no such status
-	if w.x.sent == 0 && !informational(status) {
+	if w.x.sent == 0 && !informational {
 		w.x.sent = int32(status)
 	}
 }
 
-// prepare is called before a header with this status may be sent. Middleware around the Guard, such as
-// one that compresses, changes the headers then, so those of an answer are recorded before.
-func (w writer) prepare(status int) {
-	if w.x.sent != 0 {
-		return
-	}
-	h := w.x.w.Header()
-	w.x.restoreHeaders(h, status)
-	if w.x.attempt != nil && !informational(status) {
-		w.x.attempt.begin(h)
+// prepare is called before the header may be sent. Middleware around the Guard, such as one that
+// compresses, changes the headers then, so those of an answer are recorded before.
+func (w writer) prepare() {
+	if w.x.sent == 0 {
+		w.x.attempt.begin(w.x.w.Header())
 	}
 }
 
-// begin is prepare for a header with the status 200 that is sent now.
+// begin is called before a header with the status 200 is sent, if none was.
 func (w writer) begin() {
-	if w.x.sent == 0 {
-		w.prepare(http.StatusOK)
-		w.x.sent = http.StatusOK
-	}
+	w.prepare()
+	w.x.sent = cmp.Or(w.x.sent, http.StatusOK)
 }
 
 // Write implements http.ResponseWriter.
@@ -131,7 +119,7 @@ func (w writer) ReadFrom(src io.Reader) (n int64, err error) {
 			return n, err
 		}
 	}
-	w.prepare(http.StatusOK)
+	w.prepare()
 	more, err := below.ReadFrom(src)
 	if more > 0 && x.sent == 0 {
 		x.sent = http.StatusOK
