@@ -5,13 +5,16 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/internal/inspect"
 )
 
-// advices say what to do about the replies of Redis, by what is in them.
-var advices = []struct{ reply, words string }{
+const refusal = "ACL LOG on the server names what it refused; docs/redis.md has the rights of each feature"
+
+// advices say what to do about errors of Redis and of the connection to it, by what is in them.
+var advices = []struct{ found, words string }{
+	{"NOPERM", refusal},
+	{"ACL failure in script", refusal},
+	{"The user executing the script", refusal},
 	{"NOAUTH", "put the user and the password into the URL: redis://USER:PASSWORD@HOST:PORT"},
 	{
 		"WRONGPASS",
@@ -23,34 +26,26 @@ var advices = []struct{ reply, words string }{
 	{"MOVED", "try --topology cluster"},
 	{"CLUSTERDOWN", "the cluster lacks the servers of some slots: see CLUSTER INFO"},
 	{"cluster support disabled", "the server is no cluster: try --topology server"},
+	{"no such host", "the name of the host in --redis or $" + redisVariable + " is not known"},
+	{"no answer within", "try a longer --timeout; a server without TLS does not answer rediss:// either"},
+	{"certificate", "give the file of the authority's certificate with --tls-ca"},
 }
 
 // adviceOn says what to do about an error. It is empty if there is nothing to say.
 func adviceOn(err error) string {
+	switch code := codeOf(err); {
+	case code != exitOutage && code != exitMisconfigured:
+		return ""
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nothing listens there: set --redis or $" + redisVariable + ", or start Redis"
+	}
 	if grant := inspect.Advice(err); grant != "" {
 		return grant
 	}
-	text := err.Error()
-	if inspect.IsRefusal(text) {
-		return "ACL LOG on the server names what it refused; docs/redis.md has the rights of each feature"
-	}
-	var reply redis.Error
-	if errors.As(err, &reply) {
-		for _, a := range advices {
-			if strings.Contains(reply.Error(), a.reply) {
-				return a.words
-			}
+	for _, a := range advices {
+		if strings.Contains(err.Error(), a.found) {
+			return a.words
 		}
-	}
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nothing listens there: set --redis or $" + redisVariable + ", or start Redis"
-	case strings.Contains(text, "no such host"):
-		return "the name of the host in --redis or $" + redisVariable + " is not known"
-	case strings.Contains(text, "no answer within"):
-		return "try a longer --timeout; a server without TLS does not answer rediss:// either"
-	case strings.Contains(text, "certificate"):
-		return "give the file of the authority's certificate with --tls-ca"
 	}
 	return ""
 }

@@ -72,7 +72,7 @@ func servers(ctx context.Context, client redis.UniversalClient) (all []*server, 
 // look fills in what a server is and what is wrong with it. Its error is that of a server that does
 // not answer.
 func (s *server) look(ctx context.Context, client *redis.Client) error {
-	if err := client.Ping(ctx).Err(); err != nil && !inspect.IsRefusal(err.Error()) {
+	if err := client.Ping(ctx).Err(); err != nil && !strings.HasPrefix(err.Error(), "NOPERM") {
 		return fmt.Errorf("%s: %w", s.Address, err)
 	}
 	start := time.Now()

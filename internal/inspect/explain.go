@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"regexp"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -85,16 +84,4 @@ func Advice(err error) string {
 		user = name[1]
 	}
 	return fmt.Sprintf("ACL SETUSER %s %s", user, right)
-}
-
-// IsRefusal reports whether Redis refuses a command because of its ACL, by the words of its error.
-func IsRefusal(text string) bool {
-	for _, words := range []string{
-		"NOPERM", "ACL failure in script", "The user executing the script", "no permissions",
-	} {
-		if strings.Contains(text, words) {
-			return true
-		}
-	}
-	return false
 }
