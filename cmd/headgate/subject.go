@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -75,7 +76,6 @@ type known struct {
 	name     string // of the plan; empty without a file
 	override bool
 	limits   []string // names of the limits of the plan
-	names    []string // those that are not for one model alone
 }
 
 // limits asks what is known of the limits of a key.
@@ -102,11 +102,8 @@ func (p *planned) limits(ctx context.Context, key core.Key) (k *known, err error
 		return nil, err
 	}
 	defer book.Close()
-	outermost, _, _ := strings.Cut(key.String()[1:], "}")
-	if parts := key.Parts(); len(parts) > 0 { // otherwise Redis has the hash of it alone
-		outermost = parts[0]
-	}
-	tenant := cmp.Or(p.tenant, outermost)
+	outermost, _, _ := strings.Cut(key.String()[1:], "}") // the hash of a part if Redis has that alone
+	tenant := cmp.Or(p.tenant, append(key.Parts(), outermost)[0])
 	override, is, err := book.Override(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -122,18 +119,17 @@ func (p *planned) limits(ctx context.Context, key core.Key) (k *known, err error
 	if k.plan, err = book.For(ctx, tenant); err != nil {
 		return nil, err
 	}
+	all := make(map[string]core.Algorithm)
 	for _, limits := range []map[string]core.Algorithm{own.Limits, override.Limits} {
+		maps.Copy(all, limits)
 		for name, limit := range limits {
-			k.limits = append(k.limits, name)
 			if _, subscribed := limit.(plans.Subscribed); subscribed && p.anchor == "" {
 				return nil, usagef("the periods of %s begin with the subscription of the tenant: "+
 					"say --anchor 2026-01-31, or --anchor none if it has no subscription", name)
 			}
 		}
 	}
-	slices.Sort(k.limits)
-	k.limits = slices.Compact(k.limits)
-	k.names = slices.DeleteFunc(slices.Clone(k.limits), func(name string) bool { return strings.Contains(name, "/") })
+	k.limits = slices.Sorted(maps.Keys(all))
 	return k, nil
 }
 
@@ -248,8 +244,8 @@ func policiesOf(k *known, stands *stored.Subject) (all []*core.Policy, err error
 			add(s.Policy, nil)
 		}
 	}
-	for _, name := range k.names {
-		if !have[name] {
+	for _, name := range k.limits {
+		if !have[name] && !strings.Contains(name, "/") { // otherwise it is for one model alone
 			add(policyOf(name, k.plan.Algorithm(name)))
 		}
 	}
