@@ -45,7 +45,7 @@ type Event struct {
 	Op       Op
 	Key      core.Key     // zero for an override
 	Policy   *core.Policy // of all but an eviction and an override
-	Units    int64        // that have come back, were taken, or by which the limit is raised; slots
+	Units    int64        // that came back, were charged or raise the limit; or slots taken away
 	Until    time.Time    // when a raise, a block or an override ends, or zero
 	Slots    string       // the name of the semaphore of an eviction
 	Holder   string       // the id of the evicted holder

@@ -262,8 +262,8 @@ func TestResetLeavesOnce(t *testing.T) {
 	})
 }
 
-// A limit of the plan is under the policy that programs state: what running requests hold is not given
-// back, and nothing is charged before the ledger is asked.
+// A limit of the plan is under the policy that programs state: what running requests hold is not
+// given back, and nothing is charged before the ledger is asked.
 func TestAdjustHeedsWhatIsStated(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -387,10 +387,10 @@ func TestBlock(t *testing.T) {
 		gatetest.Equal(t, blocked(), false, "blocked")
 		block("--list", "logins", "--json").want(t, exitOK, `"blocked": []`)
 		for want, args := range map[string][]string{
-			"2 are needed":              {"logins", "--for", "1h"},
-			"at least one of the flags": {"acme", "logins"},
+			"2 are needed":                         {"logins", "--for", "1h"},
+			"at least one of the flags":            {"acme", "logins"},
 			"headgate: the block would have ended": {"acme", "logins", "--for", "-1h"},
-			"POLICY is \"a b\"": {"acme", "a b", "--for", "1h"},
+			"POLICY is \"a b\"":                    {"acme", "a b", "--for", "1h"},
 		} {
 			block(args...).want(t, exitUsage, want)
 		}

@@ -42,8 +42,8 @@ type change struct {
 	Until stamp `json:"until"` // of a raise or a block
 }
 
-// order asks a person about an order, carries it out, and writes what became of it. The exit code is
-// another than exitOK if nothing has changed.
+// order asks a person about an order, carries it out, and writes what became of it. The exit code
+// is another than exitOK if nothing has changed.
 func (a *app) order(ctx context.Context, i *inspect.Inspector, o *inspect.Order, otherwise int) error {
 	v := change{Key: inspect.FormatKey(o.Key), Of: []string{o.Slots}, ID: o.ID}
 	if o.Policy != nil {

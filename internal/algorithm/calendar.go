@@ -73,8 +73,8 @@ func NewCalendar(limit int64, every Unit, in *time.Location, anchor, now time.Ti
 	return c, nil
 }
 
-// IsNamed reports whether a time zone is the one that has its name in the IANA database. The zones of
-// time.FixedZone and time.Parse may have no name, or any other, and that of a host is "Local".
+// IsNamed reports whether a time zone is the one that has its name in the IANA database. The zones
+// of time.FixedZone and time.Parse may have no name, or any other, and that of a host is "Local".
 func IsNamed(in *time.Location) bool {
 	name := in.String()
 	if abbreviation, _ := winter.In(in).Zone(); abbreviation != name && name != "Local" {

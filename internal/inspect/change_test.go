@@ -299,7 +299,8 @@ func TestOneNameOfSeveralPolicies(t *testing.T) {
 	})
 }
 
-// A program that uses more policies of one name than it states at once states those that it still uses.
+// A program that uses more policies of one name than it states at once states those that it still
+// uses.
 func TestManyPoliciesOfOneName(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
@@ -344,7 +345,8 @@ func TestLedgerOfAProgram(t *testing.T) {
 			t.Errorf("%d of %d used", r.Used, r.Limit)
 		}
 		gatetest.Equal(t, gatetest.Must(i.Give(t.Context(), p, key, 1001, "c"))(t), 1001, "given")
-		if s := lookup(t, i, newKey(t, "known", "bob")); len(s.Limits) != 3 { // the ledger knows the tenant alone
+		// The ledger knows the tenant alone.
+		if s := lookup(t, i, newKey(t, "known", "bob")); len(s.Limits) != 3 {
 			t.Errorf("limits %+v", s.Limits)
 		}
 	})

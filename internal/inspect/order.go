@@ -28,8 +28,8 @@ const (
 	OpEndOverride
 )
 
-// Operation says what an Op does. Its texts have places, such as {at}, for what stands in an order; see
-// Order.Words.
+// Operation says what an Op does. Its texts have places, such as {at}, for what stands in an order;
+// see Order.Words.
 type Operation struct {
 	Name     string // in forms and events
 	Verb     string // of the button that confirms it
@@ -163,8 +163,8 @@ func (i *Inspector) Heed(ctx context.Context, o *Order) error {
 	return nil
 }
 
-// Do carries an order out, and makes its Units and its Until what was done. It says that with the key as
-// at, and returns the order that undoes it, or nil.
+// Do carries an order out, and makes its Units and its Until what was done. It says that with the
+// key as at, and returns the order that undoes it, or nil.
 func (i *Inspector) Do(ctx context.Context, o *Order, at string) (text string, undo *Order, err error) {
 	op, back, did := &Operations[o.Op], *o, true
 	back.Op = op.reverse
@@ -219,7 +219,8 @@ func (i *Inspector) reset(ctx context.Context, o, undo *Order) error {
 	return i.Reset(ctx, o.Policy, o.Key)
 }
 
-// block blocks a key until the order's time. If its block is to end later, that is the order's time then.
+// block blocks a key until the order's time. If its block is to end later, that is the order's time
+// then.
 func (i *Inspector) block(ctx context.Context, o *Order) error {
 	asked := time.Until(o.Until).Round(time.Second)
 	if asked <= 0 {
@@ -232,8 +233,8 @@ func (i *Inspector) block(ctx context.Context, o *Order) error {
 	return err
 }
 
-// override sets or removes the override of a tenant, and reports whether there was one to remove. It makes
-// undo the order that brings back the one before.
+// override sets or removes the override of a tenant, and reports whether there was one to remove.
+// It makes undo the order that brings back the one before.
 func (i *Inspector) override(ctx context.Context, o, undo *Order) (did bool, err error) {
 	book := i.cfg.Plans
 	before, is, err := book.Override(ctx, o.Tenant)

@@ -53,7 +53,8 @@ func (p *Policy) Line() (string, error) {
 const together = 2 * time.Minute
 
 // Parse parses what Redis keeps, and returns the newest statement of each name. Where programs that run
-// together state a name differently, Varies says so, Raisable is what all of them say, and Ledger what one says.
+// together state a name differently, Varies says so, Raisable is what all of them say, and Ledger
+// what one says.
 func Parse(text string) ([]Policy, error) {
 	lines, err := parse(text)
 	if err != nil {

@@ -256,7 +256,8 @@ func TestReplayOfAnOverage(t *testing.T) {
 	gatetest.Equal(t, fmt.Sprint(keys[0].Policy, keys[0].Denied, keys[0].First.Nanosecond()), "day.slow2 6000", "denied")
 }
 
-// A request has at most core.MaxCharges limits, so a plan may have more of them for different paths alone.
+// A request has at most core.MaxCharges limits, so a plan may have more of them for different paths
+// alone.
 func TestPlanOfTooManyLimits(t *testing.T) {
 	cfg := Config{Plan: plans.Plan{Limits: map[string]core.Algorithm{}}, Prefixes: map[string]string{}}
 	for n := range core.MaxCharges + 1 {
