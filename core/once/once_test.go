@@ -379,6 +379,8 @@ func TestOnceKeepsAnswers(t *testing.T) {
 			clock.Advance(time.Hour)
 			expect("")
 		}
+		brief := core.Must(once.New(gate, once.Config{Name: "brief", Window: 500 * time.Microsecond}))
+		worked(t, gatetest.Must(brief.Begin(ctx, key, 0))(t).SucceedWith(ctx, []byte("brief")))
 	})
 }
 

@@ -221,6 +221,6 @@ func (b *batch) answer(r *request.Request) {
 	b.set(numberAt, int64(len(b.words)-numberAt-1))
 	b.limitList()
 	b.runs(b.generalRun)
-	b.int(r.AnswerFor / 1000) // not longer than the state
+	b.int(max(1, r.AnswerFor/1000)) // not longer than the state, if that lasts for a millisecond
 	b.words = append(b.words, r.Answer)
 }

@@ -100,6 +100,7 @@ func (q *queue) take(t *trip, room int) {
 	}
 	if q.has(Operations) {
 		pick(Decisions, max(1, room-room/4), MaxOperationWeight)
+		weight = min(weight, maxBatchWeight-MaxOperationWeight) // one call may weigh more
 		pick(Operations, max(1, room-len(t.calls)), 0)
 	} else {
 		pick(Decisions, room, 0)

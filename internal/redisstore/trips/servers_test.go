@@ -192,6 +192,25 @@ func TestWaitingCallsShareARoundTrip(t *testing.T) {
 	})
 }
 
+// Operations have their share of a round trip also beside a call that is heavier than a batch.
+func TestHeavyCallLeavesRoomForOperations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWay(t, false, answer)
+		heavy, operation := newLetter("d", "d1"), newLetter("o", "o1")
+		heavy.Weight = 5000
+		operation.Lane = trips.Operations
+		for _, l := range []*letter{heavy, operation} {
+			w.callers.Go(func() { w.ended(t, l, w.Do(t.Context(), &l.Call)) })
+			synctest.Wait()
+		}
+		close(w.held)
+		w.callers.Wait()
+		if got := fmt.Sprint(w.sent, w.errs); got != "[[[d1] [o1]]] map[d1:<nil> o1:<nil>]" {
+			t.Errorf("sent %s", got)
+		}
+	})
+}
+
 // A script that the server does not know is sent once more, whole, and nothing else is.
 func TestUnknownScriptIsSentWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
