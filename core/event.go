@@ -140,11 +140,8 @@ type ServerEvent struct {
 // EventName returns the name of the operation.
 func (e *ServerEvent) EventName() string { return e.Op.String() }
 
-// The pools make events that nobody keeps free of allocations.
-var (
-	decisionEvents    = sync.Pool{New: func() any { return new(DecisionEvent) }}
-	reservationEvents = sync.Pool{New: func() any { return new(ReservationEvent) }}
-)
+// decisionEvents makes the events of decisions free of allocations.
+var decisionEvents = sync.Pool{New: func() any { return new(DecisionEvent) }}
 
 var opOf = [...]Op{
 	algorithm.Decide: OpDecide, algorithm.Peek: OpPeek, algorithm.AtMost: OpSpendUpTo,
@@ -176,14 +173,9 @@ func (g *Gate) tellDecision(
 
 // tellReservation tells the observer of a reservation.
 func (g *Gate) tellReservation(ctx context.Context, op Op, err error, took time.Duration) {
-	if g.cfg.Observe == nil {
-		return
+	if g.cfg.Observe != nil {
+		g.cfg.Observe(ctx, &ReservationEvent{Op: op, Err: err, Took: took})
 	}
-	e := reservationEvents.Get().(*ReservationEvent)
-	*e = ReservationEvent{Op: op, Err: err, Took: took}
-	g.cfg.Observe(ctx, e)
-	*e = ReservationEvent{}
-	reservationEvents.Put(e)
 }
 
 // tellKey tells the observer of a change of a key under a policy.

@@ -112,7 +112,7 @@ func (o *order) observe(
 			_ = l.Release(ctx) // on failure the lease ends
 		}
 	}()
-	e := AcquireEvent{
+	e := &AcquireEvent{
 		Semaphore: o.Semaphore, Key: o.request.innermost(), Source: cmp.Or(source, o.source()), Waited: o.waited,
 		Err: err, Took: time.Since(o.start),
 	}
@@ -125,7 +125,7 @@ func (o *order) observe(
 	if e.Err == nil {
 		e.Err = cause
 	}
-	o.tell(ctx, e)
+	o.hub.Observe(ctx, e)
 	over = true
 	return l, err
 }

@@ -2,7 +2,6 @@ package semaphore
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -66,32 +65,13 @@ type LeaseEvent struct {
 // EventName returns the name of the change.
 func (e *LeaseEvent) EventName() string { return e.Kind.String() }
 
-// The pools make events that nobody keeps free of allocations.
-var (
-	acquireEvents = sync.Pool{New: func() any { return new(AcquireEvent) }}
-	leaseEvents   = sync.Pool{New: func() any { return new(LeaseEvent) }}
-)
-
-// tell tells the observer of an acquire.
-func (s *Semaphore) tell(ctx context.Context, told AcquireEvent) {
-	e := acquireEvents.Get().(*AcquireEvent)
-	*e = told
-	s.hub.Observe(ctx, e)
-	*e = AcquireEvent{}
-	acquireEvents.Put(e)
-}
-
-// tellLease tells the observer what became of a lease.
-func (s *Semaphore) tellLease(ctx context.Context, told LeaseEvent) {
-	if s.hub.Observe == nil {
-		return
+// tell tells the observer what became of a lease.
+func (s *Semaphore) tell(ctx context.Context, e LeaseEvent) {
+	if s.hub.Observe != nil {
+		told := e // only this copy is on the heap
+		told.Semaphore = s
+		s.hub.Observe(ctx, &told)
 	}
-	told.Semaphore = s
-	e := leaseEvents.Get().(*LeaseEvent)
-	*e = told
-	s.hub.Observe(ctx, e)
-	*e = LeaseEvent{}
-	leaseEvents.Put(e)
 }
 
 // notice tells the observer what became of a lease without its holder.
@@ -103,5 +83,5 @@ func (s *Semaphore) notice(n keeper.Notice) {
 	case keeper.Evicted:
 		e.Kind = LeaseEvicted
 	}
-	s.tellLease(context.Background(), e)
+	s.tell(context.Background(), e)
 }

@@ -126,7 +126,7 @@ func (s made) release(ctx context.Context, l *Lease) error {
 	held := start.Sub(l.since)
 	s.holds.Add(held)
 	err := s.hub.Keeper.Release(context.WithoutCancel(ctx), l.holding)
-	s.tellLease(ctx, LeaseEvent{
+	s.tell(ctx, LeaseEvent{
 		Kind: LeaseReleased, Err: err, Held: held, Took: time.Since(start),
 	})
 	return err
