@@ -32,9 +32,10 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	g := newGate(cfg, clock)
 	g.cluster = !oneServer(client, cfg.Topology)
 	store := redisstore.New(redisstore.Config{
-		Client: client, Prefix: g.prefix, Cluster: g.cluster,
-		Timeout: cfg.Timeout, Tasks: g.tasks, Probe: probe,
-		Reword: reword, Notify: g.serverNotice,
+		Config: trips.Config{
+			Client: client, Cluster: g.cluster, Timeout: cfg.Timeout, Tasks: g.tasks, Notify: g.serverNotice,
+		},
+		Prefix: g.prefix, Probe: probe, Reword: reword,
 	})
 	g.store = store
 	g.source = SourceRedis

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/redisstore"
+	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -122,7 +123,7 @@ func Each(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock))
 		g := Redis(t, client, core.Config{Prefix: s.Prefix})
 		h := core.Inside(hub.Pass{}).Of(g)
 		store := redisstore.New(redisstore.Config{
-			Client: client, Prefix: h.Prefix, Timeout: LongTimeout, Tasks: h.Tasks,
+			Config: trips.Config{Client: client, Timeout: LongTimeout, Tasks: h.Tasks}, Prefix: h.Prefix,
 			Clock: func() int64 { return c.Now().UnixMicro() }, Script: redistest.Script, Probe: probe,
 		})
 		h.Leases, h.Filters = redisstore.NewLeases(store), redisstore.NewFilters(store)

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/redisstore"
+	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -65,8 +66,8 @@ func newTestStore(t *testing.T, answer answering) *redisstore.Store {
 	client.AddHook(answer)
 	probe := requests(t, "p")[0]
 	return redisstore.New(redisstore.Config{
-		Client: client, Timeout: 50 * time.Millisecond, Tasks: tasks,
-		Probe: func(string) request.Request { return probe },
+		Config: trips.Config{Client: client, Timeout: 50 * time.Millisecond, Tasks: tasks},
+		Probe:  func(string) request.Request { return probe },
 	})
 }
 

@@ -49,10 +49,8 @@ func New(cfg Config) *Store {
 		k.Call = trips.NewCall(k)
 		return k
 	}
-	s.Servers = trips.New(trips.Config{
-		Client: cfg.Client, Cluster: cfg.Cluster, Timeout: cfg.Timeout, Tasks: cfg.Tasks,
-		Probe: s.probe, Notify: cfg.Notify,
-	})
+	cfg.Config.Probe = s.probe
+	s.Servers = trips.New(cfg.Config)
 	return s
 }
 
