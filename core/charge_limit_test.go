@@ -229,6 +229,13 @@ func TestArgumentsOfScriptsAreBounded(t *testing.T) {
 				window(1000+i, 1), window(2000+i, 2), window(3000+i, 3), window(4000+i, 4),
 			}}
 		}},
+		"a log of eight windows": {1, func(i int) core.Algorithm {
+			var windows []core.Window
+			for n := range 8 {
+				windows = append(windows, window(1000*(n+1)+i, n+1))
+			}
+			return core.SlidingLog{Windows: windows}
+		}},
 		"buckets": {16, func(i int) core.Algorithm { return core.TokenBucket{Burst: int64(1000 + i)} }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,9 +20,6 @@ func (a *arguments) begin(s *trips.Script) {
 	a.words = s.Begin(a.words[:0])
 }
 
-// headSize is the most ARGV of a script that belong to no call: its form, and a clock of a test.
-const headSize = 10
-
 func (a *arguments) int(n int64) { a.words = append(a.words, n) }
 
 func (a *arguments) flag(set bool) {

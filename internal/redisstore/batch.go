@@ -16,7 +16,6 @@ type batch struct {
 	entries []entry
 	entryOf []int // of each call: its first entry
 
-	size    int               // of KEYS and ARGV at most
 	keys    []*request.Charge // the first charge of each of KEYS; until the batch is encoded
 	places  map[uint64]int    // of keys, by hash
 	firstOf []int             // of each key: 1 + the last entry whose first charge is on it
@@ -55,47 +54,9 @@ func (d *Decision) Batch() trips.Batch {
 	return b
 }
 
-// The most KEYS and ARGV of a request, of a charge, and of a limit beside its parameters.
-const (
-	entrySize  = 5
-	chargeSize = 6
-	limitSize  = 3
-)
-
-// Add implements trips.Batch.
-func (b *batch) Add(p trips.Parcel) bool {
-	d := p.(*Decision)
-	if len(b.calls) > 0 && !b.hasRoom(d) {
-		return false
-	}
-	b.calls = append(b.calls, d)
-	return true
-}
-
-// hasRoom reports whether the script of the batch has room for the arguments of another decision.
-func (b *batch) hasRoom(d *Decision) bool {
-	if b.size == 0 {
-		b.size = headSize + b.sizeOf(b.calls[0])
-	}
-	n := b.sizeOf(d)
-	if b.size+n > trips.MaxArguments {
-		return false
-	}
-	b.size += n
-	return true
-}
-
-// sizeOf returns how many KEYS and ARGV a decision adds to a script at most.
-func (b *batch) sizeOf(d *Decision) (n int) {
-	for i := range d.requests {
-		n += entrySize
-		for _, c := range d.requests[i].Charges {
-			b.numbers = c.Limit.Parameters(b.numbers[:0])
-			n += chargeSize + limitSize + len(b.numbers)
-		}
-	}
-	return n
-}
+// Add implements trips.Batch. The weights of the calls bound KEYS and ARGV to 3,730. Refunds to sliding
+// logs of eight windows have the most for their weight: 5 a request, and 29 a charge.
+func (b *batch) Add(p trips.Parcel) { b.calls = append(b.calls, p.(*Decision)) }
 
 // collect finds the requests, the keys and the limits of the calls. Equal requests are one entry.
 func (b *batch) collect() {

@@ -91,10 +91,10 @@ func (s *Store) NewDecision(requests []request.Request) *Decision {
 		r := &requests[i]
 		d.words += r.Words()
 		if r.Op == algorithm.Give { // its reply is shorter than its work
-			d.Weight += len(r.Charges)
+			d.Weight += 5 * len(r.Charges)
 		}
 	}
-	d.Weight += d.words
+	d.Weight += d.words + first.Asked
 	if d.form.alone {
 		d.weighAlone(first.Slot)
 	}
@@ -167,6 +167,7 @@ func (d *Decision) askAll() {
 	r.Asked = 0
 	d.merges, d.form, d.brief = r.Merges(), form{script: d.store.general}, 0
 	d.words = r.Words()
+	d.Weight = d.words
 }
 
 // noteBlocks notes which of the Blocks that a request only asks have a state.

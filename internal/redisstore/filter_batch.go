@@ -28,10 +28,7 @@ func (k *question) Batch() trips.Batch {
 
 // Add implements trips.Batch. An item has at most five KEYS and ARGV, so the weights of the calls
 // bound these to 3,200, and a filter's parts those of a call alone to 3,600.
-func (b *filterBatch) Add(p trips.Parcel) bool {
-	b.calls = append(b.calls, p.(*question))
-	return true
-}
+func (b *filterBatch) Add(p trips.Parcel) { b.calls = append(b.calls, p.(*question)) }
 
 // Command implements trips.Batch.
 func (b *filterBatch) Command() trips.Command {

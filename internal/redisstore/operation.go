@@ -104,10 +104,7 @@ func (o *operation) Batch() trips.Batch {
 
 // Add implements trips.Batch. The weights of the calls bound KEYS and ARGV to some 1,100: those of
 // four operations on 256 ids.
-func (b *leaseBatch) Add(p trips.Parcel) bool {
-	b.calls = append(b.calls, p.(*operation))
-	return true
-}
+func (b *leaseBatch) Add(p trips.Parcel) { b.calls = append(b.calls, p.(*operation)) }
 
 // Command implements trips.Batch.
 func (b *leaseBatch) Command() trips.Command {

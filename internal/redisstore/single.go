@@ -32,7 +32,7 @@ func (k *single) Joins(trips.Parcel) bool { return false }
 func (k *single) Batch() trips.Batch { return k }
 
 // Add implements trips.Batch.
-func (k *single) Add(trips.Parcel) bool { return true }
+func (k *single) Add(trips.Parcel) {}
 
 // Command implements trips.Batch.
 func (k *single) Command() trips.Command {

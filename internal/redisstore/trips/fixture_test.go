@@ -39,10 +39,7 @@ type bag struct{ letters []*letter }
 
 func (b *bag) Release() {}
 
-func (b *bag) Add(p trips.Parcel) bool {
-	b.letters = append(b.letters, p.(*letter))
-	return true
-}
+func (b *bag) Add(p trips.Parcel) { b.letters = append(b.letters, p.(*letter)) }
 
 func (b *bag) Command() trips.Command {
 	args := append(script.Begin(nil), 1, b.letters[0].kind)

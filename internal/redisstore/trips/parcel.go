@@ -14,9 +14,8 @@ const MaxArguments = 3900
 
 // Batch is parcels that share a script. One goroutine uses it at a time.
 type Batch interface {
-	// Add adds a parcel. It reports false, and adds nothing, if the script could have more than
-	// MaxArguments then. The first parcel always fits, and so do parcels whose weights see to that.
-	Add(Parcel) bool
+	// Add adds a parcel. The weights of the parcels bound KEYS and ARGV to MaxArguments.
+	Add(Parcel)
 	// Command writes the command that carries the parcels. Afterwards the batch reads nothing that
 	// belongs to the parcels' callers: they may have left.
 	Command() Command

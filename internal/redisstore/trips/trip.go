@@ -26,7 +26,7 @@ func (t *trip) begin(now time.Time, lost time.Duration, calls ...*Call) {
 }
 
 // pack writes the commands. Calls that may share a script do, as long as it has room for their
-// arguments and weight.
+// weight.
 func (t *trip) pack(cluster bool) {
 	for rest := t.calls; len(rest) > 0; {
 		b := rest[0].parcel.Batch()
@@ -46,8 +46,8 @@ func join(b Batch, calls []*Call, cluster bool) int {
 	first, n := calls[0], 1
 	weight := first.Weight
 	for i := 1; i < len(calls); i++ {
-		if k := calls[i]; weight+k.Weight <= maxBatchWeight && first.sharesWith(k, cluster) &&
-			b.Add(k.parcel) {
+		if k := calls[i]; weight+k.Weight <= maxBatchWeight && first.sharesWith(k, cluster) {
+			b.Add(k.parcel)
 			weight += k.Weight
 			copy(calls[n+1:i+1], calls[n:i])
 			calls[n] = k
