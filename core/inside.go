@@ -129,18 +129,6 @@ func (inside) Cool(
 	return rest, cause
 }
 
-// Spent returns how many units a Reservation has spent for charge i, which no other charge of it shares a
-// state with: Charge.Clamp may have lowered them.
-func (inside) Spent(r *Reservation, i int) int64 {
-	if r == nil || r.place[i] < 0 {
-		return 0
-	}
-	return r.spent[r.place[i]].Spent
-}
-
-// IsQuota reports whether the limit of a policy counts units and gives none back before its period ends.
-func (inside) IsQuota(p *Policy) bool { return algorithm.QuotaOf(p.own.current()) != nil }
-
 // heed has this process heed a block that it has learnt of while Redis does not answer.
 func heed(g *Gate, p *Policy, key Key, rest time.Duration, reason int64) {
 	if rest == 0 || g.source == SourceMemory { // a Gate in memory has blocked the key itself

@@ -39,10 +39,11 @@ func (p *pass) lower(told []signal.Remaining, status int) {
 func (x *delivery) lowerTo(left, used int64, c core.Charge) {
 	ctx := context.WithoutCancel(x.req.Context())
 	n, err := int64(0), error(nil)
-	if inside.IsQuota(c.Policy) { // what is used under a lower limit would tell thresholds of that
+	switch lower, quota := lowered(c.Policy.Algorithm(), left); {
+	case quota: // a lower limit would tell thresholds of its own, and have raises besides
 		n, err = x.t.cfg.Gate.RaiseUsed(ctx, c, used, time.Time{})
-	} else if c.Limit = lowered(c.Policy.Algorithm(), left); c.Limit != nil {
-		c.Cost = 1
+	case lower != nil:
+		c.Limit, c.Cost = lower, 1
 		n, _, err = x.t.cfg.Gate.SpendUpTo(ctx, used, c)
 	}
 	if x.t.cfg.Observe != nil && (n > 0 || err != nil) {
@@ -50,20 +51,22 @@ func (x *delivery) lowerTo(left, used int64, c core.Charge) {
 	}
 }
 
-// lowered returns a limit that is reached when that much is left under an algorithm. It returns nil for one
-// that cannot be lowered: what fills a core.LeakyBucket only delays requests, and two counters are cut to a
-// lower limit.
-func lowered(a core.Algorithm, left int64) core.Algorithm {
+// lowered returns a limit that is reached when that much is left under an algorithm, and whether that is a
+// quota, which needs none. The limit is nil for one that cannot be lowered: what fills a core.LeakyBucket
+// only delays requests, and two counters are cut to a lower limit.
+func lowered(a core.Algorithm, left int64) (lower core.Algorithm, quota bool) {
 	switch l := a.(type) {
+	case core.Calendar:
+		return nil, true
 	case core.TokenBucket:
 		l.Burst -= left
-		return l
+		return l, l.Rate == 0
 	case core.FixedWindow:
 		l.Limit -= left
-		return l
+		return l, !l.FromFirst
 	case core.SlidingWindow:
 		if l.Limit -= left; l.Buckets > 0 {
-			return l
+			return l, false
 		}
 	case core.SlidingLog:
 		l.Windows = slices.Clone(l.Windows)
@@ -74,7 +77,7 @@ func lowered(a core.Algorithm, left int64) core.Algorithm {
 			}
 		}
 		longest.Limit -= left
-		return l
+		return l, false
 	}
-	return nil
+	return nil, false
 }
