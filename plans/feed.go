@@ -19,7 +19,6 @@ import (
 const (
 	pollInterval = 400 * time.Millisecond
 	maxChanges   = 1000           // that Redis keeps
-	fewChanges   = 50             // that are read at first
 	changesTTL   = 24 * time.Hour // after the last change
 )
 
@@ -131,17 +130,9 @@ func (f *feed) read(ctx context.Context) error {
 	if f.follows && newest == f.last {
 		return nil
 	}
-	var changes []string
-	for _, last := range []int64{fewChanges - 1, -1} {
-		if newest == "" {
-			break
-		}
-		if changes, err = f.cfg.Client.LRange(ctx, f.changes, 0, last).Result(); err != nil {
-			return err
-		}
-		if len(changes) < fewChanges || f.follows && slices.Contains(changes, f.last) {
-			break
-		}
+	changes, err := f.cfg.Client.LRange(ctx, f.changes, 0, -1).Result()
+	if err != nil {
+		return err
 	}
 	f.apply(changes)
 	return nil
@@ -150,15 +141,10 @@ func (f *feed) read(ctx context.Context) error {
 // apply makes what has changed no longer fresh: the tenants of changes since the last one that is
 // known, or all tenants if that one is lost.
 func (f *feed) apply(changes []string) {
-	complete := f.follows && f.last == "" && len(changes) > 0 && len(changes) < maxChanges
-	var changed []string
-	for _, c := range changes {
-		if f.follows && c == f.last {
-			complete = true
-			break
-		}
-		_, tenant, _ := strings.Cut(c, " ")
-		changed = append(changed, tenant)
+	since := slices.Index(changes, f.last)
+	complete := f.follows && (since >= 0 || f.last == "" && len(changes) < maxChanges)
+	if since < 0 {
+		since = len(changes)
 	}
 	f.follows, f.last = true, ""
 	if len(changes) > 0 {
@@ -168,7 +154,8 @@ func (f *feed) apply(changes []string) {
 		f.tenants.AllChanged()
 		return
 	}
-	for _, tenant := range changed {
+	for _, c := range changes[:since] {
+		_, tenant, _ := strings.Cut(c, " ")
 		f.tenants.Changed(tenant)
 	}
 }
