@@ -17,11 +17,12 @@ import (
 type Config struct {
 	// Logger is where lines go. Nil means slog.Default, as it is when New is called.
 	Logger *slog.Logger
-	// Every is how long a line about the same policy and key, semaphore or error is not repeated. Its
-	// repetitions are counted meanwhile, and told by one line afterwards, with the next event or by
-	// Flush. It is between 1 s and 1 h. Zero means a minute.
+	// Every is how long from the first line on no line about the same policy and key, semaphore or error
+	// is repeated. Repetitions are counted meanwhile, and told by one line each afterwards, with the next
+	// event or by Flush. Then the next line begins another such time. It is between 1 s and 1 h. Zero
+	// means a minute.
 	Every time.Duration
-	// MaxKeys bounds how many lines of one message are written and remembered in Every, such as
+	// MaxKeys bounds how many lines of one message are written and remembered in that time, such as
 	// denials of different keys. What is beyond is counted together. Zero means 100.
 	MaxKeys int
 	// Key returns how a key is written. Nil writes the first 16 digits of its SHA-256, which hides no
@@ -75,7 +76,7 @@ func hashed(key core.Key) string {
 // Observe writes what is to be said of an event. It is for core.Config.Observe, and for the Observe
 // of the other packages' configurations.
 func (l *Logs) Observe(ctx context.Context, e core.Event) {
-	if l.sampler.pends() {
+	if l.sampler.pending.Load() {
 		l.write(ctx, l.sampler.due(l.cfg.Clock(), false))
 	}
 	l.say(ctx, e)

@@ -28,32 +28,24 @@ type repetition struct {
 	times int64
 }
 
-// sampler remembers which lines were written lately.
+// sampler remembers which lines were written in a window of time. The first line begins one.
 type sampler struct {
 	every time.Duration
-	most  int // of one line
+	most  int // of one kind of line
 
-	pending atomic.Int64 // lines that are remembered
+	pending atomic.Bool // a window has begun
 
 	mu      sync.Mutex
-	samples map[subject]*sample
-	order   []*sample    // the oldest first
-	written map[line]int // how many samples a line has
-	beyond  map[line]int64
-}
-
-type sample struct {
-	repetition // the first is not counted
-	since      time.Time
+	began   time.Time
+	samples map[subject]*repetition
+	order   []*repetition // as they were written
+	kinds   map[line]int  // how many lines of a kind there were that are no repetition
 }
 
 func (s *sampler) init(every time.Duration, most int) {
 	s.every, s.most = every, most
-	s.samples, s.written, s.beyond = make(map[subject]*sample), make(map[line]int), make(map[line]int64)
+	s.samples, s.kinds = make(map[subject]*repetition), make(map[line]int)
 }
-
-// pends reports whether a line is remembered.
-func (s *sampler) pends() bool { return s.pending.Load() > 0 }
 
 // first reports whether a line is to be written, with a key as show returns it. It counts the line if
 // not.
@@ -64,50 +56,40 @@ func (s *sampler) first(at subject, now time.Time, show func() string) (key stri
 		e.times++
 		return "", false
 	}
-	if s.written[at.line] >= s.most {
-		s.beyond[at.line]++
+	if s.kinds[at.line]++; s.kinds[at.line] > s.most {
 		return "", false
 	}
-	e := &sample{repetition: repetition{subject: at, key: show()}, since: now}
+	if len(s.order) == 0 {
+		s.began = now
+		s.pending.Store(true)
+	}
+	e := &repetition{subject: at, key: show()}
 	s.samples[at] = e
-	s.written[at.line]++
 	s.order = append(s.order, e)
-	s.pending.Add(1)
 	return e.key, true
 }
 
-// due forgets the lines that were written long enough ago, or all, and returns their repetitions. A clock
-// that goes back ends a line early.
-func (s *sampler) due(now time.Time, all bool) []repetition {
+// due ends the window if it is over, or in any case if told to, and returns what was repeated in it. A
+// clock that goes back ends it early.
+func (s *sampler) due(now time.Time, ends bool) (all []repetition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
-	for n < len(s.order) && (all || now.Sub(s.order[n].since) >= s.every || now.Before(s.order[n].since)) {
-		n++
-	}
-	return s.forget(n)
-}
-
-// forget forgets the n oldest lines. The lock is held.
-func (s *sampler) forget(n int) (all []repetition) {
-	if n == 0 {
+	if !ends && now.Sub(s.began) < s.every && !now.Before(s.began) {
 		return nil
 	}
-	for _, e := range s.order[:n] {
-		delete(s.samples, e.subject)
-		if s.written[e.line]--; s.written[e.line] == 0 {
-			delete(s.written, e.line)
-		}
+	for _, e := range s.order {
 		if e.times > 0 {
-			all = append(all, e.repetition)
+			all = append(all, *e)
 		}
 	}
-	clear(s.order[:n])
-	s.order = s.order[n:]
-	s.pending.Add(int64(-n))
-	for l, times := range s.beyond {
-		all = append(all, repetition{subject: subject{line: l}, times: times})
+	for l, n := range s.kinds {
+		if n > s.most {
+			all = append(all, repetition{subject: subject{line: l}, times: int64(n - s.most)})
+		}
 	}
-	clear(s.beyond)
+	s.pending.Store(false)
+	s.order = nil
+	clear(s.samples)
+	clear(s.kinds)
 	return all
 }
