@@ -16,11 +16,8 @@ import (
 func All(observers ...func(context.Context, core.Event)) func(context.Context, core.Event) {
 	observers = slices.DeleteFunc(slices.Clone(observers),
 		func(o func(context.Context, core.Event)) bool { return o == nil })
-	switch len(observers) {
-	case 0:
+	if len(observers) == 0 {
 		return nil
-	case 1:
-		return observers[0]
 	}
 	return func(ctx context.Context, e core.Event) {
 		for _, o := range observers {
