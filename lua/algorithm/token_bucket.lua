@@ -21,7 +21,7 @@
 -- capacity  Limits of different capacities see the same level, so each counts the charges of all.
 --
 -- most, spare, refill, queue  of the limit: the capacity, its fraction, the denominator, queue; reach is
---                             that of the capacity
+--                             the number of bits of the capacity
 -- bundle, stood               the text of the key as read, empty without one; the arrival time in it
 -- arrival, fraction, per      the arrival time, its fraction and the denominator of that
 -- since, reached              false without a receipt; the reach as stored, 0 for a full bucket

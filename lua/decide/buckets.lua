@@ -8,13 +8,13 @@
 --          2 bytes  how often each is charged at most
 --        and for each charge of one request:
 --          6 bytes  label
---          1 byte   reach, plus 64 if this charge is the first on the request's next bundle
+--          1 byte   reach, plus 64 for the first charge on each bundle after the request's first
 --          7 bytes  capacity
 --          7 bytes  cost
--- Reply  the requests' replies behind each other. For one that is charged once, a number for each
---        charge: -2 - 2 * its level if it fits, otherwise -3 - 2 * its level. For one that is charged more
---        often: how often it fits, and for each charge its algorithm's reply with any number for the
---        receipt. One number alone is no list, because a list costs as much as a command.
+-- Reply  the requests' replies behind each other. For one that is charged once, a number for each charge:
+--        -2 - 2 * its level before the charge if it fits, otherwise -3 - 2 * its level. For one that is
+--        charged more often: how often it fits, and for each charge its algorithm's reply with any number
+--        for the receipt. One number alone is no list, because a list costs as much as a command.
 --        Or a list of -1, if a bucket has a fraction or its level says that the clock went back:
 --        lua/decide/decide.lua must judge that. The script then does nothing.
 --

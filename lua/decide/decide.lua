@@ -10,7 +10,7 @@
 --        charges, at most 16; 1 if the charges may be refunded, otherwise 0; for "atmost", "reserve"
 --        and "expire" the bound; for each charge of the first request: index of its key in KEYS,
 --        index of its limit in ARGV, cost, the cost's fraction, for "give" and "expire" the receipt.
---        The next request has the next keys: add the number of charges to each index.
+--        The next request has the next keys: add the number of charges to the index of each key.
 --        The charges of one request have different states. The buckets of one bundle have different
 --        labels.
 -- Reply  for each request: verdict; for each charge, except of "give" and "expire", its algorithm's reply.
@@ -28,8 +28,8 @@
 -- force    Charges each cost, whether it fits or not, up to its algorithm's debt. Verdict: 0.
 --
 -- A shadow never denies a request. It is charged if it fits and the request is admitted.
--- take, if there is one, is asked once every charge fits, and before any is spent. If it returns
--- false, nothing is charged.
+-- take, a function of the script around this file, if there is one, is asked once every charge fits, and
+-- before any is spent. If it returns false, nothing is charged.
 --
 -- A line of two dashes, a colon and a word stands for the parts of that name, one of which runs:
 --

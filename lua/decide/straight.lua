@@ -6,8 +6,8 @@
 --        often each is charged at most: 0 for a peek. Then it has the limit: the numbers behind the
 --        denominator in the algorithm's contract.
 --        A run on token buckets begins with their number, or for a peek with minus that, the cost and 0.
---        Its limit is one text, which has the cost too: the one that counts. The lowest byte of a number is
---        first:
+--        Its limit is one text, which has the cost too, and that cost counts, not the peek's. The lowest
+--        byte of a number is first:
 --          6 bytes  label
 --          1 byte   reach
 --          8 bytes  each: cost, its fraction, denominator, capacity, its fraction
