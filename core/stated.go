@@ -63,7 +63,6 @@ func (l *policyList) addOne(p *Policy) {
 		l.tasks.Go(l.stateAgain)
 	}
 	if len(same) == mostOfOneName { // a program makes new ones again and again
-		same[0].stated.CompareAndSwap(l, nil)
 		same = slices.Delete(same, 0, 1)
 	}
 	l.all[p.cfg.Name] = append(same, p)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -296,27 +295,6 @@ func TestOneNameOfSeveralPolicies(t *testing.T) {
 		if got["raised"].Raisable {
 			t.Errorf("only one program heeds raises: %+v", got["raised"])
 		}
-	})
-}
-
-// A program that uses more policies of one name than it states at once states those that it still
-// uses.
-func TestManyPoliciesOfOneName(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		g, key := newGate(t, server), newKey(t, "k")
-		var all []*core.Policy
-		for n := range 9 {
-			all = append(all, limited(t, "same", core.PerHour(1000+int64(n))))
-			decide(t, g, core.Charge{Policy: all[n], Key: key})
-		}
-		statedBy(t, g, "same")
-		decide(t, g, core.Charge{Policy: all[0], Key: key})
-		client := server.Client(t)
-		gatetest.Eventually(t, "the first policy is stated", func() bool {
-			text := gatetest.Must(client.Get(t.Context(), server.Prefix+":{policies}:po1").Result())(t)
-			return strings.Contains(text, "1000")
-		})
 	})
 }
 

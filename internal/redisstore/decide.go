@@ -223,7 +223,9 @@ func (d *Decision) Decode() (decided bool, err error) {
 		return false, request.ErrPeriod
 	}
 	renewPeriods(d.requests, now)
-	d.form = d.store.formOf(d)
+	if d.form.script != d.store.general { // which a call that was declined stays with
+		d.form = d.store.formOf(d)
+	}
 	return false, nil
 }
 

@@ -59,6 +59,24 @@ func TestReplyToTwoCharges(t *testing.T) {
 	}
 }
 
+// A call that was declined stays with the general script if the period of a limit beside it passes.
+func TestDeclineBesideAPeriod(t *testing.T) {
+	t.Parallel()
+	replies, scripts := [][]int64{{-1}, {-1, 5}, {0, 0, 0, 1}}, []any{}
+	s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
+		setReply(cmd, replies[len(scripts)])
+		scripts = append(scripts, cmd.Args()[1])
+		return nil
+	})
+	asked := requests(t, "a")
+	if err := s.Decide(t.Context(), asked); err != nil || !asked[0].Admitted() {
+		t.Errorf("admitted %v, error %v", asked[0].Admitted(), err)
+	}
+	if len(scripts) != 3 || scripts[0] == scripts[1] || scripts[1] != scripts[2] {
+		t.Errorf("scripts %v", scripts)
+	}
+}
+
 // A reply to a request under a hold, of a limit with adjustments, tells of both.
 func TestReplyBesideADecision(t *testing.T) {
 	t.Parallel()
