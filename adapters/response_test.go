@@ -434,7 +434,7 @@ func TestSettleKnowsTheBytesOfFrameworks(t *testing.T) {
 }
 
 // rawServer answers each connection with the bytes of its path's answer.
-func rawServer(t *testing.T, answers map[string]string) http.Handler {
+func rawServer(t *testing.T, answers map[string]string) *httputil.ReverseProxy {
 	t.Helper()
 	listener := gatetest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var serving sync.WaitGroup
@@ -625,6 +625,7 @@ func TestLimitsOfMeter(t *testing.T) {
 		for _, before := range []string{"", earlyHints} {
 			f := newFixture(t)
 			proxy := rawServer(t, map[string]string{"/v1/chat/completions": before + strings.Replace(limited, "Vary", "X-RateLimit-Limit-Tokens: 7\nAnthropic-RateLimit-Unified-Reset: 7\nRateLimitBySize-Remaining: 7\nVary", 1)})
+			proxy.ModifyResponse = nil // a Meter needs none
 			h := meter(f, c.dialect).Handler(proxy)
 			f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("X-Request-Id", "1")

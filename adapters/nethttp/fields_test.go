@@ -504,3 +504,21 @@ func TestDenialForEverIsAStrike(t *testing.T) {
 		answers(t, get(h, asking(c.path)), c.status)
 	}
 }
+
+// An answer of the proxy's Transport, which has no request, passes.
+func TestKeepHeadersOfNoRequest(t *testing.T) {
+	guard := core.Must(nethttp.NewGuard(nethttp.Config{Gate: core.Must(core.NewMemory(core.Config{})), Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(9)})}))
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(*httputil.ProxyRequest) {}, ModifyResponse: nethttp.KeepHeaders,
+		Transport: transport(func(*http.Request) *http.Response {
+			return &http.Response{StatusCode: http.StatusServiceUnavailable, Body: http.NoBody}
+		}),
+	}
+	w := httptest.NewRecorder()
+	guard.Handler(proxy).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	gatetest.Equal(t, w.Code, http.StatusServiceUnavailable, "status")
+}
+
+type transport func(*http.Request) *http.Response
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }

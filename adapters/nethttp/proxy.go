@@ -1,6 +1,9 @@
 package nethttp
 
-import "net/http"
+import (
+	"net/http"
+	"reflect"
+)
 
 // KeepHeaders keeps the headers of the Guards in front of an httputil.ReverseProxy. It is for the proxy's
 // ModifyResponse, which may call it beside what it does otherwise:
@@ -12,9 +15,15 @@ import "net/http"
 // such as X-RateLimit-Limit, and sets the Guard's again if they are gone. RateLimit and RateLimit-Policy are
 // lists, which keep the members of both. It returns nil.
 func KeepHeaders(res *http.Response) error {
+	if res.Request == nil { // an answer of the proxy's Transport
+		return nil
+	}
 	a := AdmissionFromContext(res.Request.Context())
 	if a == nil {
 		return nil
+	}
+	if res.Header == nil {
+		res.Header = make(http.Header)
 	}
 	own := make(http.Header)
 	a.stateAll(own)
@@ -34,10 +43,16 @@ func KeepHeaders(res *http.Response) error {
 	return nil
 }
 
+// same reports whether two headers are one, of the same response. A request that a handler makes out of
+// its own has another one.
+func same(a, b http.Header) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
+}
+
 // stateAll sets the headers that state the limits of the Guard, and of those around it, in the order in which
 // they stand in the response.
 func (a *Admission) stateAll(h http.Header) {
-	if outer := a.outer(); outer != nil {
+	if outer := a.outer(); outer != nil && same(outer.headers, a.headers) {
 		outer.stateAll(h)
 	}
 	a.guard.cfg.Dialect.WriteHeaders(h, a)

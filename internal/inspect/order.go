@@ -176,8 +176,9 @@ func (i *Inspector) Do(ctx context.Context, o *Order, at string) (text string, u
 	case OpReset:
 		err = i.reset(ctx, o, &back)
 	case OpGive, OpTake:
-		units, err = i.Give(ctx, o.Policy, o.Key, units, o.ID)
-		o.Units, did = max(units, -units), units != 0
+		if units, err = i.Give(ctx, o.Policy, o.Key, units, o.ID); err == nil { // otherwise it may have counted
+			o.Units, did = max(units, -units), units != 0
+		}
 		back.Units = o.Units
 	case OpRaise, OpEndRaise:
 		did, err = i.Raise(ctx, o.Policy, o.Key, units, o.Until, o.ID)
@@ -222,7 +223,7 @@ func (i *Inspector) reset(ctx context.Context, o, undo *Order) error {
 // block blocks a key until the order's time. If its block is to end later, that is the order's time
 // then.
 func (i *Inspector) block(ctx context.Context, o *Order) error {
-	asked := time.Until(o.Until).Round(time.Second)
+	asked := (time.Until(o.Until) + time.Second - 1).Truncate(time.Second)
 	if asked <= 0 {
 		return fmt.Errorf("the block would have ended: %w", core.ErrPeriod)
 	}

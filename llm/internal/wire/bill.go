@@ -149,7 +149,7 @@ func (b *bill) pieces(tokens bool) (all map[string]int64) {
 		}
 		add(name, n)
 	}
-	if b.cited && all[webSearch] == 0 {
+	if _, stated := b.units[webSearch]; b.cited && !stated && all[webSearch] == 0 {
 		add(webSearch, 1)
 	}
 	calls := b.calls
