@@ -130,9 +130,11 @@ func (f *feed) read(ctx context.Context) error {
 	if f.follows && newest == f.last {
 		return nil
 	}
-	changes, err := f.cfg.Client.LRange(ctx, f.changes, 0, -1).Result()
-	if err != nil {
-		return err
+	var changes []string
+	if newest != "" {
+		if changes, err = f.cfg.Client.LRange(ctx, f.changes, 0, -1).Result(); err != nil {
+			return err
+		}
 	}
 	f.apply(changes)
 	return nil
