@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +48,6 @@ type Prices struct {
 	files   []priceFile
 	trouble string // the error that was last told
 	cancel  context.CancelFunc
-	running sync.WaitGroup
 }
 
 // priceFile is a file, and what was last read of it.
@@ -78,7 +76,7 @@ func LoadPrices(cfg PricesConfig) (*Prices, error) {
 	p.cfg.Providers = slices.Clone(cfg.Providers)
 	for _, path := range cfg.Paths {
 		f := priceFile{file: watch.File{Path: path, Max: pricefile.Max}}
-		text, err := f.file.Read(context.Background())
+		text, err := f.file.Read()
 		if err == nil {
 			err = f.take(text)
 		}
@@ -92,17 +90,13 @@ func LoadPrices(cfg PricesConfig) (*Prices, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
-	p.running.Go(func() { watch.Every(ctx, watch.Interval, p.look) })
+	go watch.Every(ctx, watch.Interval, p.look)
 	return p, nil
 }
 
-// Close ends the goroutine that looks at the files, and waits for it. It does not wait for a read that
-// hangs, as on a network file system whose server is gone: the goroutine of that read ends with it. The
-// prices stay. Later calls do nothing.
-func (p *Prices) Close() {
-	p.cancel()
-	p.running.Wait()
-}
+// Close ends the goroutine that looks at the files. It does not wait for a read, which may hang, as on a
+// network file system whose server is gone. The prices stay. Later calls do nothing.
+func (p *Prices) Close() { p.cancel() }
 
 // Model returns the model of a name.
 func (p *Prices) Model(name string) (Model, bool) {
@@ -133,7 +127,7 @@ func (p *Prices) look(ctx context.Context) {
 	var errs []error
 	for i := range p.files {
 		f := &p.files[i]
-		text, stands, err := f.file.Stands(ctx)
+		text, stands, err := f.file.Stands()
 		if stands {
 			changed, err = true, f.take(text)
 		}

@@ -61,13 +61,13 @@ func New(cfg Config) (*Book, error) {
 		})
 	}
 	if b.cfg.File != "" {
-		b.running.Go(func() { watch.Every(ctx, watch.Interval, b.sets.look) })
+		go watch.Every(ctx, watch.Interval, b.sets.look)
 	}
 	return b, nil
 }
 
-// Close ends the goroutines and waits for them. It does not wait for a read of Config.File that hangs,
-// as on a network file system whose server is gone: the goroutine of that read ends with it. Tenants
+// Close ends the goroutines and waits for them. It does not wait for a read of Config.File, which may
+// hang, as on a network file system whose server is gone: its goroutine ends after that. Tenants
 // that are known keep their plans; for all others the errors wrap ErrClosed. Close does not close the
 // client. Later calls do nothing.
 func (b *Book) Close() {

@@ -1,7 +1,6 @@
 package plans
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/goccy/go-yaml/ast"
@@ -50,12 +49,12 @@ func ParseSet(text []byte) (*Set, error) { return parseSet("", text) }
 
 // ReadSet is ParseSet for the file of a path.
 func ReadSet(path string) (*Set, error) {
-	return readSet(context.Background(), &watch.File{Path: path, Max: maxFile})
+	return readSet(&watch.File{Path: path, Max: maxFile})
 }
 
 // readSet reads and takes a file.
-func readSet(ctx context.Context, f *watch.File) (*Set, error) {
-	text, err := f.Read(ctx)
+func readSet(f *watch.File) (*Set, error) {
+	text, err := f.Read()
 	if err != nil {
 		return nil, fmt.Errorf("plans: %w", err)
 	}

@@ -27,7 +27,7 @@ func newSets(cfg *Config) (*sets, error) {
 	set, err := cfg.Set, error(nil)
 	if cfg.File != "" {
 		s.file = watch.File{Path: cfg.File, Max: maxFile}
-		set, err = readSet(context.Background(), &s.file)
+		set, err = readSet(&s.file)
 	}
 	s.current.Store(set)
 	cfg.Set = nil // it need not stay in memory
@@ -36,7 +36,7 @@ func newSets(cfg *Config) (*sets, error) {
 
 // look reads the file again if it has changed.
 func (s *sets) look(ctx context.Context) {
-	text, changed, err := s.file.Stands(ctx)
+	text, changed, err := s.file.Stands()
 	switch {
 	case ctx.Err() != nil:
 		return

@@ -36,72 +36,27 @@ var (
 	errNoFile    = errors.New("is no regular file")
 )
 
-// File is a file that may change. One goroutine uses it at a time. A look at a file may hang, as on a
-// network file system whose server is gone, and nothing ends it. So each runs in a goroutine that the
-// File owns. There is one at a time. It may outlive the File, and ends with its look.
+// File is a file that may change. One goroutine uses it at a time.
 type File struct {
 	Path string
 	Max  int64 // bytes that are read, and one more of a longer file
 
-	looking chan look   // receives the look that goes on, or nil
 	info    os.FileInfo // when it was last taken
 	taken   [32]byte    // hash of the content that was last taken
 	pending [32]byte    // hash of another content that was seen once
 }
 
-// look is what was seen of a file.
-type look struct {
-	info os.FileInfo
-	text []byte
-	same bool // the file need not be read
-	err  error
-}
-
-// Read reads the file and takes its content. It returns the error of ctx if that ends first.
-func (f *File) Read(ctx context.Context) ([]byte, error) {
-	seen, err := f.look(ctx, false)
-	if err == nil {
-		f.take(seen.info, seen.text)
-	}
-	return seen.text, err
-}
-
-// look looks at the file, and reads it unless it may skip a file that is the same. If ctx ends first,
-// the look goes on, and the next one waits for its end.
-func (f *File) look(ctx context.Context, skip bool) (look, error) {
-	if f.looking != nil {
-		if _, err := f.end(ctx); err != nil {
-			return look{}, err
-		}
-	}
-	f.looking = make(chan look, 1)
-	go func(f File, seen chan<- look) { seen <- f.see(skip) }(*f, f.looking)
-	seen, err := f.end(ctx)
+// Read reads the file and takes its content.
+func (f *File) Read() ([]byte, error) {
+	info, err := os.Stat(f.Path)
 	if err != nil {
-		return look{}, err
+		return nil, err
 	}
-	return seen, seen.err
-}
-
-// end waits for the end of the look that goes on.
-func (f *File) end(ctx context.Context) (look, error) {
-	select {
-	case seen := <-f.looking:
-		f.looking = nil
-		return seen, nil
-	case <-ctx.Done():
-		return look{}, ctx.Err()
+	text, err := f.text(info)
+	if err == nil {
+		f.take(info, text)
 	}
-}
-
-func (f *File) see(skip bool) (seen look) {
-	if seen.info, seen.err = os.Stat(f.Path); seen.err != nil {
-		return seen
-	}
-	if seen.same = skip && f.unchanged(seen.info); !seen.same {
-		seen.text, seen.err = f.text(seen.info)
-	}
-	return seen
+	return text, err
 }
 
 func (f *File) take(info os.FileInfo, text []byte) {
@@ -134,18 +89,20 @@ func (f *File) unchanged(info os.FileInfo) bool {
 // Stands takes the content of the file if it is another one than that which was last taken, and two
 // calls have seen the same; otherwise changed is false. Between them, a program that writes the file
 // in parts goes on. The content is what the calls have seen: what is read later may be a part again.
-// Stands returns the error of ctx if that ends first.
-func (f *File) Stands(ctx context.Context) (text []byte, changed bool, err error) {
-	seen, err := f.look(ctx, true)
-	if err != nil || seen.same {
+func (f *File) Stands() (text []byte, changed bool, err error) {
+	info, err := os.Stat(f.Path)
+	if err != nil || f.unchanged(info) {
 		return nil, false, err
 	}
-	switch sum := sha256.Sum256(seen.text); sum {
+	if text, err = f.text(info); err != nil {
+		return nil, false, err
+	}
+	switch sum := sha256.Sum256(text); sum {
 	case f.taken:
-		f.info, f.pending = seen.info, [32]byte{}
+		f.info, f.pending = info, [32]byte{}
 	case f.pending:
-		f.take(seen.info, seen.text)
-		return seen.text, true, nil
+		f.take(info, text)
+		return text, true, nil
 	default:
 		f.pending = sum
 	}

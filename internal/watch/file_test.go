@@ -1,7 +1,6 @@
 package watch_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,14 +23,14 @@ func written(t *testing.T, text string) *watch.File {
 	t.Helper()
 	f := &watch.File{Path: filepath.Join(t.TempDir(), "file"), Max: 10}
 	write(t, f.Path, text)
-	gatetest.Need(t, string(gatetest.Must(f.Read(t.Context()))(t)), text, "got")
+	gatetest.Need(t, string(gatetest.Must(f.Read())(t)), text, "got")
 	return f
 }
 
 // stands expects the content that a call takes, or none.
 func stands(t *testing.T, f *watch.File, want string) {
 	t.Helper()
-	text, changed, err := f.Stands(t.Context())
+	text, changed, err := f.Stands()
 	if err != nil || string(text) != want || changed != (want != "") {
 		t.Errorf("%q, %t, %v, want %q", text, changed, err, want)
 	}
@@ -78,7 +77,7 @@ func TestSameFileIsNotRead(t *testing.T) {
 			gatetest.NoError(t, os.Rename(path, f.Path))
 		}
 		set("one")
-		gatetest.Must(f.Read(t.Context()))(t)
+		gatetest.Must(f.Read())(t)
 		set("two")
 		stands(t, f, "")
 		stands(t, f, c.want)
@@ -91,7 +90,7 @@ func TestLongFileIsCut(t *testing.T) {
 	write(t, f.Path, "0123456789abcdef")
 	stands(t, f, "")
 	stands(t, f, "0123456789a")
-	if text, err := f.Read(t.Context()); string(text) != "0123456789a" {
+	if text, err := f.Read(); string(text) != "0123456789a" {
 		t.Errorf("%q, %v", text, err)
 	}
 }
@@ -101,31 +100,17 @@ func TestUnreadableFile(t *testing.T) {
 	f := written(t, "one")
 	gatetest.NoError(t, os.Remove(f.Path))
 	for range 2 {
-		if _, _, err := f.Stands(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+		if _, _, err := f.Stands(); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("removed: %v", err)
 		}
 	}
 	gatetest.NoError(t, os.Mkdir(f.Path, 0o700))
 	want := fmt.Sprintf("read %s: is a directory", f.Path)
-	if _, err := f.Read(t.Context()); err == nil || err.Error() != want {
+	if _, err := f.Read(); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	gatetest.NoError(t, os.Remove(f.Path))
 	write(t, f.Path, "one")
 	stands(t, f, "")
 	stands(t, f, "")
-}
-
-// A call whose context has ended returns its error, and the next call sees the file.
-func TestEndedContext(t *testing.T) {
-	f := written(t, "one")
-	ended, end := context.WithCancel(t.Context())
-	end()
-	write(t, f.Path, "two")
-	for range 100 { // a look may be as fast
-		if _, _, err := f.Stands(ended); err != nil && !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-	}
-	gatetest.Equal(t, string(gatetest.Must(f.Read(t.Context()))(t)), "two", "got")
 }
