@@ -18,9 +18,7 @@ type Exporter interface {
 
 // Instrument records one series under values of its labels: it adds to a Counter, sets a Gauge, or
 // adds to the distribution of a Histogram. It is safe for concurrent use.
-type Instrument interface {
-	Record(ctx context.Context, value float64)
-}
+type Instrument func(ctx context.Context, value float64)
 
 // Config configures a Recorder.
 type Config struct {
@@ -100,7 +98,7 @@ func (w *Recording) Record(s *Series, value float64, values ...string) {
 	if s.PerTenant {
 		c[len(s.Labels)] = w.Tenant
 	}
-	w.instrument(s, c).Record(w.Context, value)
+	w.instrument(s, c)(w.Context, value)
 }
 
 // instrument returns the instrument of a series for values of its labels. Other stands in place of those

@@ -16,8 +16,8 @@ type counter struct {
 	rest       atomic.Uint64 // the bits of the sum of the other ones
 }
 
-// Record adds to the counter.
-func (c *counter) Record(_ context.Context, value float64) {
+// add adds to the counter.
+func (c *counter) add(_ context.Context, value float64) {
 	if n := uint64(value); float64(n) == value {
 		c.whole.Add(n)
 		return
@@ -32,26 +32,4 @@ func (c *counter) Record(_ context.Context, value float64) {
 
 func (c *counter) value() float64 {
 	return float64(c.whole.Load()) + math.Float64frombits(c.rest.Load())
-}
-
-// gauge is a gauge of the SDK with its attributes.
-type gauge struct {
-	metric.Float64Gauge
-	set []metric.RecordOption
-}
-
-// Record sets the gauge.
-func (g gauge) Record(ctx context.Context, value float64) {
-	g.Float64Gauge.Record(ctx, value, g.set...)
-}
-
-// histogram is a histogram of the SDK with its attributes.
-type histogram struct {
-	metric.Float64Histogram
-	set []metric.RecordOption
-}
-
-// Record adds a value to the distribution.
-func (h histogram) Record(ctx context.Context, value float64) {
-	h.Float64Histogram.Record(ctx, value, h.set...)
 }

@@ -83,15 +83,16 @@ func (i *instruments) attributes(s *series.Series, values []string) attribute.Se
 // Instrument implements series.Exporter. Options are made once, so that recording makes none.
 func (i *instruments) Instrument(s *series.Series, values []string) series.Instrument {
 	set := metric.WithAttributeSet(i.attributes(s, values))
+	options := []metric.RecordOption{set}
 	switch made := i.told[s].(type) {
 	case metric.Float64Histogram:
-		return histogram{made, []metric.RecordOption{set}}
+		return func(ctx context.Context, value float64) { made.Record(ctx, value, options...) }
 	case metric.Float64Gauge:
-		return gauge{made, []metric.RecordOption{set}}
+		return func(ctx context.Context, value float64) { made.Record(ctx, value, options...) }
 	}
 	c := &counter{observable: i.read[s], set: set}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.counters = append(i.counters, c)
-	return c
+	return c.add
 }

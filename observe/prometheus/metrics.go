@@ -39,14 +39,16 @@ type vectors map[*series.Series]prometheus.Collector
 
 // Instrument implements series.Exporter.
 func (v vectors) Instrument(s *series.Series, values []string) series.Instrument {
+	var record func(float64)
 	switch made := v[s].(type) {
 	case *prometheus.HistogramVec:
-		return histogram{made.WithLabelValues(values...)}
+		record = made.WithLabelValues(values...).Observe
 	case *prometheus.GaugeVec:
-		return gauge{made.WithLabelValues(values...)}
+		record = made.WithLabelValues(values...).Set
 	default:
-		return counter{made.(*prometheus.CounterVec).WithLabelValues(values...)}
+		record = made.(*prometheus.CounterVec).WithLabelValues(values...).Add
 	}
+	return func(_ context.Context, value float64) { record(value) }
 }
 
 // New returns Metrics and registers them. Its error also says that others have registered the same
@@ -128,15 +130,3 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(m.read[s], kind, value, values...)
 	})
 }
-
-type counter struct{ prometheus.Counter }
-
-func (c counter) Record(_ context.Context, value float64) { c.Add(value) }
-
-type gauge struct{ prometheus.Gauge }
-
-func (g gauge) Record(_ context.Context, value float64) { g.Set(value) }
-
-type histogram struct{ prometheus.Observer }
-
-func (h histogram) Record(_ context.Context, value float64) { h.Observe(value) }

@@ -34,19 +34,13 @@ type ledger struct {
 	lines map[string]float64
 }
 
-type entry struct {
-	ledger *ledger
-	line   string
-}
-
 func (l *ledger) Instrument(s *series.Series, values []string) series.Instrument {
-	return entry{l, strings.TrimSuffix(s.Name+" "+strings.Join(values, ","), " ")}
-}
-
-func (e entry) Record(_ context.Context, value float64) {
-	e.ledger.mu.Lock()
-	defer e.ledger.mu.Unlock()
-	e.ledger.lines[e.line] += value
+	line := strings.TrimSuffix(s.Name+" "+strings.Join(values, ","), " ")
+	return func(_ context.Context, value float64) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lines[line] += value
+	}
 }
 
 func newRecorder(t testing.TB, cfg report.Config) (*report.Reporter, *ledger) {

@@ -32,9 +32,7 @@ func New(cfg Config) (*Reporter, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reporter{Recorder: recorder, tenant: cfg.Tenant}
-	r.watched.recorder, r.watched.ended = recorder, make(map[place]float64)
-	return r, nil
+	return &Reporter{recorder, cfg.Tenant, watched{recorder: recorder, ended: make(map[place]float64)}}, nil
 }
 
 // Observe records an event. It is for core.Config.Observe.
