@@ -1,7 +1,7 @@
 package jsonscan
 
 import (
-	"encoding/json"
+	"bytes"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -89,12 +89,37 @@ func (s *Scanner) plain(c byte) {
 
 // endPlain ends a number or a literal, unless it is none. It judges a longer one by its beginning.
 func (s *Scanner) endPlain() {
-	if !json.Valid(s.Text()) { // which begins as a number or a literal does, and has no blanks
+	switch text := s.Text(); {
+	case string(text) == "true", string(text) == "false", string(text) == "null", isNumber(text):
+		s.endScalar()
+	default:
 		s.state = broken
-		return
 	}
-	s.endScalar()
 }
+
+// isNumber reports whether a text is a number of JSON.
+func isNumber(text []byte) bool {
+	whole := bytes.TrimPrefix(text, []byte("-"))
+	rest := bytes.TrimLeft(whole, digits)
+	n := len(whole) - len(rest)
+	ok := n == 1 || n > 1 && whole[0] != '0'
+	if len(rest) > 0 && rest[0] == '.' {
+		fraction := rest[1:]
+		rest = bytes.TrimLeft(fraction, digits)
+		ok = ok && len(rest) < len(fraction)
+	}
+	if len(rest) > 0 && (rest[0] == 'e' || rest[0] == 'E') {
+		power := rest[1:]
+		if len(power) > 0 && (power[0] == '+' || power[0] == '-') {
+			power = power[1:]
+		}
+		rest = bytes.TrimLeft(power, digits)
+		ok = ok && len(rest) < len(power)
+	}
+	return ok && len(rest) == 0
+}
+
+const digits = "0123456789"
 
 func (s *Scanner) escape(c byte) {
 	s.state = inString
