@@ -104,7 +104,7 @@ func (w writer) FlushError() error {
 }
 
 // ReadFrom implements io.ReaderFrom. If src fails before its first byte, the handler may still
-// report that. What is not recorded takes the short way, and so does the rest of what was.
+// report that. It records the bytes that an answer has room for; all others go the short way.
 func (w writer) ReadFrom(src io.Reader) (n int64, err error) {
 	x := w.x
 	below, ok := x.w.(io.ReaderFrom)

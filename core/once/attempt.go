@@ -16,8 +16,8 @@ import (
 const (
 	// longestPause is the longest pause between two attempts to record what is done.
 	longestPause = time.Second
-	// resentBytes bounds the answers that are sent again. A longer one may be why Redis did not answer in time,
-	// and would keep it from answering others.
+	// resentBytes bounds the answers that are sent again. A longer one may be why Redis did not answer in
+	// time, and would keep it from answering others.
 	resentBytes = 64 << 10
 )
 

@@ -51,7 +51,7 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (gr
 	if taken {
 		k.take(scope, &q)
 		err = l.run(ctx, &k.Call)
-		taken = err != nil || len(k.reply) == 0 || k.reply[0] != 0
+		taken = err != nil || k.reply[0] != 0
 	}
 	if !taken {
 		k.operate(scope, "acquire", acquireWords, leaseWeight*len(q.Levels))
@@ -119,14 +119,14 @@ func (l *Leases) Release(ctx context.Context, scope string, ids []string) error 
 	k.Insists, k.Releases = true, ids
 	if len(ids) == 1 && l.asksLone(ctx, scope) {
 		k.leave(scope, ids[0])
-		if err := l.run(ctx, &k.Call); err != nil || len(k.reply) > 0 && k.reply[0] == 1 {
+		if err := l.run(ctx, &k.Call); err != nil || k.reply[0] == 1 {
 			return l.store.outcome(ctx, err)
 		}
 	}
 	k.operate(scope, "release", len(ids), weightOf(ids))
 	k.names(ids)
 	err := l.run(ctx, &k.Call)
-	if err == nil && len(k.reply) > 0 {
+	if err == nil {
 		l.store.declines.note(hashOf(scope), k.reply[0] == 0)
 	}
 	return l.store.outcome(ctx, err)
