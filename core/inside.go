@@ -90,6 +90,13 @@ func (inside) Forgive(ctx context.Context, g *Gate, p *Policy, key Key) error {
 	return err
 }
 
+// IsQuota reports whether a limit counts units that do not come back before its period ends, so that
+// Gate.Adjust works under it.
+func (inside) IsQuota(a Algorithm) bool {
+	c, err := compile(a)
+	return err == nil && (c.calendar != nil || algorithm.QuotaOf(c.limit) != nil)
+}
+
 // Block is Blocklist.Block, and returns for how long the key is blocked then. If a Local policy blocks it
 // in this process alone, the error is why Redis does not know of that.
 func (inside) Block(ctx context.Context, b *Blocklist, key Key, d time.Duration) (rest time.Duration, err error) {

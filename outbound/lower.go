@@ -39,11 +39,10 @@ func (p *pass) lower(told []signal.Remaining, status int) {
 func (x *delivery) lowerTo(left, used int64, c core.Charge) {
 	ctx := context.WithoutCancel(x.req.Context())
 	n, err := int64(0), error(nil)
-	switch lower, quota := lowered(c.Policy.Algorithm(), left); {
-	case quota: // a lower limit would tell thresholds of its own, and have raises besides
+	if inside.IsQuota(c.Policy.Algorithm()) { // under a lower limit, thresholds and raises would be others
 		n, err = x.t.cfg.Gate.RaiseUsed(ctx, c, used, time.Time{})
-	case lower != nil:
-		c.Limit, c.Cost = lower, 1
+	} else if c.Limit = lowered(c.Policy.Algorithm(), left); c.Limit != nil {
+		c.Cost = 1
 		n, _, err = x.t.cfg.Gate.SpendUpTo(ctx, used, c)
 	}
 	if x.t.cfg.Observe != nil && (n > 0 || err != nil) {
@@ -51,22 +50,20 @@ func (x *delivery) lowerTo(left, used int64, c core.Charge) {
 	}
 }
 
-// lowered returns a limit that is reached when that much is left under an algorithm, and whether that is a
-// quota, which needs none. The limit is nil for one that cannot be lowered: what fills a core.LeakyBucket
-// only delays requests, and two counters are cut to a lower limit.
-func lowered(a core.Algorithm, left int64) (lower core.Algorithm, quota bool) {
+// lowered returns a limit that is reached when that much is left under an algorithm that is no quota. It
+// returns nil for one that cannot be lowered: what fills a core.LeakyBucket only delays requests, and two
+// counters are cut to a lower limit.
+func lowered(a core.Algorithm, left int64) core.Algorithm {
 	switch l := a.(type) {
-	case core.Calendar:
-		return nil, true
 	case core.TokenBucket:
 		l.Burst -= left
-		return l, l.Rate == 0
+		return l
 	case core.FixedWindow:
 		l.Limit -= left
-		return l, !l.FromFirst
+		return l
 	case core.SlidingWindow:
 		if l.Limit -= left; l.Buckets > 0 {
-			return l, false
+			return l
 		}
 	case core.SlidingLog:
 		l.Windows = slices.Clone(l.Windows)
@@ -77,7 +74,7 @@ func lowered(a core.Algorithm, left int64) (lower core.Algorithm, quota bool) {
 			}
 		}
 		longest.Limit -= left
-		return l, false
+		return l
 	}
-	return nil, false
+	return nil
 }

@@ -36,19 +36,8 @@ func Adjustable(a core.Algorithm) bool {
 	return false
 }
 
-// IsQuota reports whether a limit counts units that do not come back before its period ends, so
-// that Gate.Adjust works under it.
-func IsQuota(a core.Algorithm) bool {
-	switch a := a.(type) {
-	case core.TokenBucket:
-		return a.Rate == 0
-	case core.FixedWindow:
-		return !a.FromFirst
-	case core.Calendar:
-		return true
-	}
-	return false
-}
+// IsQuota reports whether Gate.Adjust works under a limit.
+func IsQuota(a core.Algorithm) bool { return core.Inside(hub.Pass{}).IsQuota(a) }
 
 // Give gives units back to a key under a policy, at most those that are used, or charges them if
 // the number is negative. It returns by how many units less is used then: 0 if the id was given to
