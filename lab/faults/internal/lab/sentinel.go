@@ -77,12 +77,37 @@ func (l *Lab) watched() error {
 // heals that.
 func (l *Lab) Isolate(on bool) { l.peers.Set(faultproxy.Fault{Hold: on}) }
 
-// Failover has the replica take over while all is well.
+// Failover has the replica take over while all is well, and waits until clients are told. What the old primary is told
+// until then is lost.
 func (l *Lab) Failover() error {
 	if l.Topology == Cluster {
-		return l.Replica.Run("CLUSTER FAILOVER")
+		if err := l.Replica.Run("CLUSTER FAILOVER"); err != nil {
+			return err
+		}
+		return l.Promoted()
 	}
-	return l.sentinels[0].Run("SENTINEL FAILOVER " + primaryName)
+	if err := l.sentinels[0].Run("SENTINEL FAILOVER " + primaryName); err != nil {
+		return err
+	}
+	return await(l.announced)
+}
+
+// announced returns nil if every sentinel names the replica as the primary.
+func (l *Lab) announced() error {
+	_, port, err := net.SplitHostPort(l.Replica.Addr)
+	if err != nil {
+		return err
+	}
+	for _, s := range l.sentinels {
+		addr, err := s.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", primaryName)
+		if err != nil {
+			return err
+		}
+		if at, ok := addr.([]any); !ok || len(at) != 2 || at[1] != port {
+			return fmt.Errorf("%s names %v as the primary", s.Addr, addr)
+		}
+	}
+	return nil
 }
 
 // Promoted waits until the replica is a primary.

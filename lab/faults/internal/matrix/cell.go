@@ -114,7 +114,7 @@ func heartbeat(ctx context.Context, longest *atomic.Int64) {
 func (o *outcome) recover(s *scene, healed time.Time) {
 	// No decision that is on its way takes longer than quiet.
 	const quiet, patience = longestDecision + 100*time.Millisecond, 15 * time.Second
-	for {
+	for began := time.Now(); ; {
 		latest := healed
 		for i := range modes {
 			for _, p := range s.processes {
@@ -124,7 +124,7 @@ func (o *outcome) recover(s *scene, healed time.Time) {
 				o.recovery[i] = max(o.recovery[i], p.tally[i].last().Sub(healed))
 			}
 		}
-		if time.Since(latest) > quiet && time.Since(healed) > quiet {
+		if time.Since(latest) > quiet && time.Since(began) > quiet {
 			return
 		}
 		if time.Since(healed) > patience {
