@@ -36,7 +36,7 @@ func scripts() map[string][]string {
 		function("lease(KEYS, ARGV, now)", []string{"lease/lease.lua"}),
 	)
 	return map[string][]string{
-		"decide":         slices.Concat(asks, []string{"local take"}, decision),
+		"decide":         slices.Concat(asks, []string{"local confirm"}, decision),
 		"window":         slices.Concat(asks, []string{"decide/values.lua", "decide/straight.lua for window"}),
 		"sliding_window": slices.Concat(asks, []string{"decide/values.lua", "decide/straight.lua for sliding_window"}),
 		"buckets":        slices.Concat(asks, []string{"decide/values.lua", "decide/buckets.lua for token_bucket"}),
@@ -44,9 +44,9 @@ func scripts() map[string][]string {
 			[]string{"decide/values.lua", "bundle/bundle.lua", "decide/straight.lua for token_bucket"}),
 		"sliding_log": slices.Concat(asks, []string{"local values", "decide/straight.lua for sliding_log"}),
 		"admit": slices.Concat(clock,
-			function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
+			function("decide(KEYS, ARGV, now, margin, confirm)", decision), lease, []string{"admit/admit.lua"}),
 		"answer": slices.Concat(clock,
-			function("decide(KEYS, ARGV, now, margin, take)", decision), []string{"once/answer.lua"}),
+			function("decide(KEYS, ARGV, now, margin, confirm)", decision), []string{"once/answer.lua"}),
 		"lease": slices.Concat(clock, lease, []string{"lease/batch.lua"}),
 		"take":  {"lease/take.lua", "lease/takes.lua"},
 		"leave": {"lease/leave.lua", "lease/leaves.lua"},

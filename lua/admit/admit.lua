@@ -8,10 +8,10 @@
 -- its limit for some time, and tell whether the key is seeded: whether what was used before Redis
 -- knew the key is charged.
 --
--- KEYS   the keys of the charges; then the holds of those that may have some, each a sorted set:
---        "id units denominator whole part receipt", the time at which they end, and before them "held",
---        of a window "held receipt", minus the units that are held; then the adjustments of those that
---        may have some, each a hash:
+-- KEYS   the keys of the charges; then the holds of those that may have some, each a sorted set of
+--        "id units denominator whole part receipt" by the time at which the hold ends, and of totals:
+--        "held", for a window "held receipt", by minus the units that are held in all; then the
+--        adjustments of those that may have some, each a hash:
 --        id:<id>     until when the id of an adjustment is known
 --        raised      "next", and " end units" for each raise in the order of their ends: the first
 --                    end of an id or a raise; the units by which the limit is raised until a time
@@ -155,12 +155,12 @@ end
 -- admit decides, and takes the slot once every charge fits and before any is spent.
 local function admit()
   local at, slot = argv[1] + 0, nil
-  local function take()
+  local function confirm()
     local token = lone(KEYS, #KEYS - 4, ARGV, tail - slots, tail - 1, now, text(now))
     slot = token and {token} or lease(slice(KEYS, #KEYS - 4, #KEYS), slice(ARGV, tail - slots, tail - 1), now)
     return token or slot[1] == 1
   end
-  local reply = decide(keys, argv, now, margin, slots > 0 and take)
+  local reply = decide(keys, argv, now, margin, slots > 0 and confirm)
   if argv[at] ~= 'give' then
     tell(reply)
   end

@@ -17,7 +17,7 @@
 --
 -- The log's clock never goes back. Its lead over Redis's clock is as much as that went back.
 --
--- A receipt is the time of the charge's entry plus 1. A refund rewrites at most 1000 entries.
+-- A receipt is the time of the charge's entry plus 1. A refund rewrites at most the 1000 entries behind that.
 --
 -- Without a lead, a log is kept for at least 2^22 microseconds after its newest entry, whatever
 -- limit charges it. A time to live is longer by as much again, so that few charges set one: a SET with
@@ -103,7 +103,7 @@ life = 0
 if value == '' then
   entries, total, newest, stamp, prefix, sum = 0, 0, 0, '0000000000000000', '0000000000000000', false
 else
-  local lead = sub(value, 81, 96)
+  local lead_text = sub(value, 81, 96)
   entries = (#value - 64) / 32 -- which costs less than to parse a number
   if entries > 16 then -- otherwise all of them count
     first, entries = tonumber(sub(value, 1, 16)), tonumber(sub(value, 17, 32))
@@ -113,8 +113,8 @@ else
   prefix = sub(value, 65, 80)
   total = tonumber(sum)
   newest = stamp + 0 -- fails if the text is no log
-  if lead ~= '0000000000000000' then
-    ahead = tonumber(lead)
+  if lead_text ~= '0000000000000000' then
+    ahead = tonumber(lead_text)
   end
   if not (first and entries and total and ahead) then
     error('no state of a sliding log')
@@ -166,10 +166,12 @@ for at = list, list + 2 * windows - 2, 2 do
         count = (total - before) % 4503599627370496
       end
       if count + whole > most + 1 then
-        frees = number(2 * search(start + 1, count + whole - most - 1, before) - 2)
+        local fitting = search(start + 1, count + whole - most - 1, before)
+        frees = number(2 * (fitting - 1))
       end
       if count > most then
-        widens = number(2 * search(start + 1, count - most, before) - 2)
+        local within = search(start + 1, count - most, before)
+        widens = number(2 * (within - 1))
       end
     end
     if count > 0 then
@@ -287,7 +289,7 @@ if entries > 0 then
       ttl = ttl + grace
     end
   end
-  local start, gone, lead, stored, head = base or 0, '0000000000000000', '0000000000000000', '', nil
+  local start, gone, lead_text, stored, head = base or 0, '0000000000000000', '0000000000000000', '', nil
   if first == start and total < 2147483648 then
     head = format('%016d%016d', entries - start, total)
   else
@@ -295,7 +297,7 @@ if entries > 0 then
     head = format('%016d%09d%07d', entries - start, (total - total % 10000000) / 10000000, total % 10000000)
   end
   if ahead > 0 then
-    lead = format('%09d%07d', (ahead - ahead % 10000000) / 10000000, ahead % 10000000)
+    lead_text = format('%09d%07d', (ahead - ahead % 10000000) / 10000000, ahead % 10000000)
   end
   if base then
     if low < base then
@@ -305,8 +307,8 @@ if entries > 0 then
     elseif low > base then
       stored = redis.call('GETRANGE', KEYS[key], format('%d', 96 + 32 * base), format('%d', 95 + 32 * low))
     end
-    value = gone .. head .. stamp .. prefix .. lead .. stored .. added
+    value = gone .. head .. stamp .. prefix .. lead_text .. stored .. added
   else
-    value, tail, place = gone .. head .. stamp .. prefix .. lead, added, format('%d', 96 + 32 * low)
+    value, tail, place = gone .. head .. stamp .. prefix .. lead_text, added, format('%d', 96 + 32 * low)
   end
 end

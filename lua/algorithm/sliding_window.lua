@@ -17,7 +17,8 @@
 -- begun, past               the texts of start and previous as read: a text that stays costs less than to
 --                           print its number again
 -- most, ticks, tick, width  of the limit
--- from, used, last          the same at now; weight is the ticks of the previous window that count
+-- from, used, last          start, count and previous at now
+-- weight                    how many ticks of the previous window count at now
 
 --: read
 if value then

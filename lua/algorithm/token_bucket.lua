@@ -3,8 +3,8 @@
 -- The level is the time from now until then. A charge raises the level, at most to the capacity,
 -- which is the length of the burst.
 --
--- Limit  denominator; capacity in whole microseconds; its fraction; 1 for a queue, otherwise 0; reach;
---        label
+-- Limit  denominator; capacity in whole microseconds; its fraction; 1 for a leaky bucket, which queues,
+--        otherwise 0; reach; label
 -- Cost   the tokens' length in whole microseconds, its fraction
 -- Reply  level, its fraction, receipt
 -- Value  a bundle, as lua/bundle/bundle.lua describes it, in which the bucket is the entry with the
@@ -14,8 +14,8 @@
 --
 -- since     The time of the first charge with a receipt since the bucket was full. A receipt is the
 --           time of its charge plus 1, or since plus 1 if that is later. A refund lowers the level
---           by the whole cost, at most to 0. If the bucket has been full since the charge, the
---           charge has drained and gets no refund.
+--           by the whole cost, at most to 0. If the bucket has been full since the charge,
+--           nothing of that is left, and it gets no refund.
 -- reach     No charge has raised the level above 2^reach since the bucket was full. A higher level means
 --           that the clock went back: see clip.
 -- capacity  Limits of different capacities see the same level, so each counts the charges of all.
@@ -69,8 +69,8 @@ reply[n + 1], reply[n + 2], reply[n + 3] = level, rest, 0
 n = n + 3
 
 --: clip
--- The clock went back. The level becomes the capacity, but at least half of the reach, which a narrower
--- limit leaves to a wider one, and at most the reach. So the next limit that finds the level takes it as
+-- The clock went back. The level becomes the capacity, but at least half of 2^reached, which a narrower
+-- limit leaves to a wider one, and at most 2^reached. So the next limit that finds the level takes it as
 -- it is. This is kept even if nothing is charged. Otherwise it would not drain.
 local longest = math.floor(2 ^ reached)
 local half = math.floor(longest / 2)
@@ -89,7 +89,7 @@ local ready, highest = true, most
 if operation == 'reserve' then
   if queue == '1' then -- it starts within the bound
     ready = whole == 0 and part == 0 or level < bound or level == bound and rest == 0
-  else -- it fits an empty bucket, and this one within the bound
+  else -- it fits a full bucket, and this one within the bound
     ready = whole < most or whole == most and part <= spare
     highest = most + bound
   end
@@ -248,7 +248,7 @@ if old then
   if arrival > now then
     level, mark = arrival - now, old > reach and old or reach
     if (level > capacity or old < reach) and level > 2 ^ old then
-      return {-1} -- quicker limits charged the bucket, and the clock went back
+      return {-1} -- the clock went back: see clip
     end
   elseif tail then
     tail, change = nil, 2

@@ -57,10 +57,11 @@ first = width < 0
 if first then
   width = -width
 elseif width == 0 then
-  opens, finish, width, size = ARGV[p + 2] + 0, ARGV[p + 3] + 0, ARGV[p + 4], 5 -- a debt needs the width
+  opens, finish, size = ARGV[p + 2] + 0, ARGV[p + 3] + 0, 5
   if opens < 0 then
-    first = width == '1'
-    width = finish
+    width, first = finish, ARGV[p + 4] == '1'
+  else
+    width = ARGV[p + 4] -- of a calendar, which only a debt needs as a number
   end
 end
 

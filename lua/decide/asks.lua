@@ -3,7 +3,8 @@
 --
 -- KEYS   behind the others: the keys of the Blocks
 -- ARGV   behind the others, if any are asked: their number, 'asks'
--- Reply  -1 alone if a Block has a state, which lua/decide/decide.lua must read. The script then does nothing.
+-- Reply  -1 alone if a Block has a state. The script then does nothing, and the requests are sent again with
+--        the Blocks among their charges, which only lua/decide/decide.lua decides.
 --
 -- It cuts them off, so that what follows gets the others.
 if ARGV[#ARGV] == 'asks' then

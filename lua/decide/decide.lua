@@ -28,7 +28,7 @@
 -- force    Charges each cost, whether it fits or not, up to its algorithm's debt. Verdict: 0.
 --
 -- A shadow never denies a request. It is charged if it fits and the request is admitted.
--- take, a function of the script around this file, if there is one, is asked once every charge fits, and
+-- confirm, a function of the script around this file, if there is one, is asked once every charge fits, and
 -- before any is spent. If it returns false, nothing is charged.
 --
 -- A line of two dashes, a colon and a word stands for the parts of that name, one of which runs:
@@ -39,12 +39,11 @@
 --     states[key] = {<the Names>}
 --   elseif algorithm == 'block' then ...
 --
--- Names are the limit and the state of an algorithm. look begins with limit, and with get and read if
--- states[key] is false; if it sets changed, dirty[key] becomes the limit. store begins with limit, because
--- another limit may have been asked last. A line of two dashes, an equals sign and a word stands for
--- another part of the same file, or for the file of that name, such as lua/bundle/bundle.lua; put stands
--- for lua/decide/put.lua. The parts are:
-
+-- Names are the limit and the state of an algorithm. The assembler puts the part limit before look and
+-- before store, because another limit may have been asked last. If states[key] is false, it puts get and read
+-- before look too. If look sets changed, dirty[key] becomes the limit. A line of two dashes, an equals sign
+-- and a word stands for another part of the same file, or for the file of that name, such as
+-- lua/bundle/bundle.lua; put stands for lua/decide/put.lua. The parts are:
 --
 -- limit   reads the limit: the numbers behind its denominator, which are ARGV[p], ARGV[p + 1] and so on.
 --         Sets size to how many these are
@@ -54,13 +53,12 @@
 -- look    finds what the state is now under the limit. Only a clock step or another width of the window
 --         changes the state here, and sets changed to true. Appends the charge's reply as it is before
 --         the charge, with 0 for the receipt; what decides puts the receipt of commit there
-
 -- fits    sets fits to whether the cost whole, part fits on what look found
 -- force   lowers the cost to what the algorithm's debt has room for
 -- commit  charges the cost whole, part; sets receipt
 -- give    refunds the cost whole, part of the charge with this receipt, as far as it still counts;
 --         sets given to whether that is more than nothing
--- store   sets ttl to the time to live in microseconds, 0 if nothing is left, nil to leave it as it is; and
+-- store   sets ttl to the time to live in microseconds, 0 if nothing is left, or nothing if it stays; and
 --         - value to the text of KEYS[key];
 --         - or value to its first part, and tail to the part from place on, if the rest between stays;
 --         - or bundles to the text by key, and renewed to whether its time to live or its length changes
@@ -99,7 +97,7 @@ if ARGV[3] ~= '0' and (now < ARGV[2] + 0 or now >= ARGV[3] + 0) then
 end
 
 while at <= last do
-  local operation, times, count, receipts, bound = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] == '1', 1
+  local operation, requests, count, receipts, bound = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] == '1', 1
   at = at + 4
   local gives = operation == 'give' or operation == 'expire'
   if operation == 'atmost' or operation == 'reserve' or operation == 'expire' then
@@ -117,7 +115,7 @@ while at <= last do
     end
   end
 
-  for _ = 1, times do
+  for _ = 1, requests do
     local verdict, admitted = 0, operation ~= 'peek'
     n = n + 1
     local head = n
@@ -147,67 +145,57 @@ while at <= last do
       end
     end
 
-    local totals -- for "atmost": verdict times the costs, as whole and part of each charge
+    local multiple
     if operation == 'atmost' then
-      -- The search tries the whole bound first if the products are exact. Then it adds powers of
-      -- two times the costs, from the largest down. Sums stop at 100 years, which never fit,
-      -- because shadows do not bound them.
-      local longest, step, powers, sums, exact = 3155760000000000, bound, nil, {}, true
-      totals = {}
-      for i = 1, count do
-        local whole, part = charges[i * 6 - 3], charges[i * 6 - 2]
-        totals[2 * i - 1], totals[2 * i], exact = 0, 0, exact and part == 0
-        sums[2 * i - 1], sums[2 * i] = bound > longest / whole and longest or whole * bound, 0
-      end
-      local function add(one, other)
-        local sum = {}
-        for i = 1, count do
-          local whole, part = one[2 * i - 1] + other[2 * i - 1], one[2 * i] + other[2 * i]
-          local denominator = ARGV[charges[i * 6 - 4] + 2]
-          if part > 0 and part >= denominator then
+      -- multiple returns a cost times a number. It stops at 100 years, which never fit, because shadows do not
+      -- bound the number.
+      function multiple(times, whole, part, denominator)
+        local longest, sum, rest = 3155760000000000, 0, 0
+        if part == 0 then
+          return times > longest / whole and longest or times * whole, 0
+        end
+        while times > 0 do
+          if times % 2 == 1 then
+            sum, rest = sum + whole, rest + part
+            if rest >= denominator then
+              sum, rest = sum + 1, rest - denominator
+            end
+          end
+          whole, part, times = 2 * whole, 2 * part, math.floor(times / 2)
+          if part >= denominator then
             whole, part = whole + 1, part - denominator
           end
-          sum[2 * i - 1], sum[2 * i] = math.min(whole, longest), part
+          sum, whole = math.min(sum, longest), math.min(whole, longest)
         end
-        return sum
+        return sum, rest
       end
-      while step >= 1 and verdict < bound do
-        local all = verdict + step <= bound and (powers or exact)
-        for i = 1, all and count or 0 do
+      local low, high, times = 0, bound, bound -- low fits, and nothing above high does
+      while low < high do
+        local all = true
+        for i = 1, count do
           local c = i * 6 - 5
-          local key, limit, whole, part, fits = charges[c], charges[c + 1], sums[2 * i - 1], sums[2 * i], false
+          local key, limit, fits = charges[c], charges[c + 1], false
           local algorithm = ARGV[limit]
+          local whole, part = multiple(times, charges[c + 2], charges[c + 3], ARGV[limit + 2])
           --: fits
           all = all and (fits or ARGV[limit + 1] == '1')
         end
-        if all then
-          verdict, totals = verdict + step, sums
-        end
-        if powers then
-          step = math.floor(step / 2)
-        else
-          step, powers = 1, {{}}
-          for i = 1, count do
-            powers[1][2 * i - 1], powers[1][2 * i] = charges[i * 6 - 3], charges[i * 6 - 2]
-          end
-          while step * 2 <= bound do
-            step, powers[#powers + 1] = step * 2, add(powers[#powers], powers[#powers])
-          end
-        end
-        sums = step >= 1 and add(totals, table.remove(powers))
+        if all then low = times else high = times - 1 end
+        times = low + math.ceil((high - low) / 2)
       end
+      verdict = low
     end
 
-    if admitted and take then
-      admitted = take()
+    if admitted and confirm then
+      admitted = confirm()
     end
     if admitted then
       for i = 1, count do
         local c = i * 6 - 5
         local key, limit, whole, part, found = charges[c], charges[c + 1], charges[c + 2], charges[c + 3], charges[c + 5]
         local algorithm, fits = ARGV[limit], true
-        if totals then
-          whole, part = totals[2 * i - 1], totals[2 * i]
+        if multiple then
+          whole, part = multiple(verdict, whole, part, ARGV[limit + 2])
           if ARGV[limit + 1] == '1' then
             --: fits
           end
@@ -232,7 +220,7 @@ for key = 1, #KEYS do
   if limit then
     local algorithm, value, ttl, tail, place = ARGV[limit], nil, nil, nil, nil
     --: store
-    ttl = ttl or 'keep'
+    ttl = ttl or 'keep' -- its length may change
     --: put
   end
 end

@@ -3,7 +3,7 @@
 --
 -- ttl  a number  its time to live in microseconds
 --      0         nothing is left
---      'keep'    its time to live stays
+--      'keep'    its time to live stays, and its length may change
 --      nil       its time to live and its length stay
 if tail then
   redis.call('SETRANGE', KEYS[key], '0', value)

@@ -5,9 +5,8 @@
 --        costs 1 and is charged once; otherwise with minus their number, the cost, which is whole, and how
 --        often each is charged at most: 0 for a peek. Then it has the limit: the numbers behind the
 --        denominator in the algorithm's contract.
---        A run on token buckets begins with their number, or for a peek with minus that, the cost and 0.
---        Its limit is one text, which has the cost too, and that cost counts, not the peek's. The lowest
---        byte of a number is first:
+--        A run on token buckets begins with their number, or for a peek with minus that, a number and 0.
+--        Its limit is one text, which has the cost too. The lowest byte of a number is first:
 --          6 bytes  label
 --          1 byte   reach
 --          8 bytes  each: cost, its fraction, denominator, capacity, its fraction
@@ -45,7 +44,7 @@ while key < #KEYS do
   p = p + size
   while key < stop do
     key = key + 1
-    local fit, whole, fits, changed, receipt = bound, cost, true, false, 0
+    local times, whole, fits, changed, receipt = bound, cost, true, false, 0
     --: get
     --: read
     n = n + 1
@@ -58,19 +57,19 @@ while key < #KEYS do
     if fits then
       reply[head] = bound > 1 and bound or 0
     elseif bound <= 1 then
-      fit, reply[head] = 0, 1
+      times, reply[head] = 0, 1
     else
       local low, high = 0, bound
       while high - low > 1 do
-        fit = math.floor((low + high) / 2)
-        whole = cost * fit
+        times = math.floor((low + high) / 2)
+        whole = cost * times
         --: fits
-        if fits then low = fit else high = fit end
+        if fits then low = times else high = times end
       end
-      fit, reply[head] = low, low
+      times, reply[head] = low, low
     end
-    if fit > 0 and (cost > 0 or part > 0) then
-      whole, changed = cost * fit, true
+    if times > 0 and (cost > 0 or part > 0) then
+      whole, changed = cost * times, true
       --: commit
       reply[n] = receipt
     end

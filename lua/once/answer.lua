@@ -10,8 +10,8 @@ local last = #ARGV
 if last == 0 then
   return {redis.call('GET', KEYS[1])}
 end
-local function keep()
+local function confirm()
   redis.call('SET', KEYS[2], ARGV[last], 'PX', ARGV[last - 1])
   return true
 end
-return decide({KEYS[1]}, {unpack(ARGV, 1, last - 2)}, now, margin, keep)
+return decide({KEYS[1]}, {unpack(ARGV, 1, last - 2)}, now, margin, confirm)

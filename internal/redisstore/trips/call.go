@@ -53,7 +53,7 @@ type state uint8
 const (
 	stateLeads state = iota // its own caller sends it, and stays until its round trip ends
 	stateWaits
-	stateHeld   // a sender reads what it carries
+	statePacked // a sender writes its command
 	stateSent   // its caller may leave
 	stateUnsure // it was sent, and its connection said nothing; see queue.doubtful
 	stateAnswered

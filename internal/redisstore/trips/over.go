@@ -152,7 +152,7 @@ func later(a, b time.Time) time.Time {
 func (q *queue) leave(k *Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for k.state == stateHeld {
+	for k.state == statePacked {
 		q.yield()
 	}
 	if k.state == stateAnswered || k.state == stateLeft { // just now

@@ -92,7 +92,7 @@ func (q *queue) take(t *trip, room int) {
 		for _, k := range q.waiting {
 			if room > 0 && k.Lane == lane && !q.stray(k.Releases) &&
 				(weight+k.Weight <= maxBatchWeight-spare || len(t.calls) == 0) {
-				k.state = stateHeld
+				k.state = statePacked
 				t.calls = append(t.calls, k)
 				room, weight = room-1, weight+k.Weight
 			}
