@@ -37,13 +37,17 @@ func sending(b *bed, q quota) (decide, error) {
 	const key = 3 // of EVALSHA's arguments
 	before, after, _ := strings.Cut(fmt.Sprint(sent[key]), b.names[0])
 	names := prefixed(b.names, before)
-	return func(ctx context.Context, k int) (bool, error) {
+	send := func(ctx context.Context, k int) (bool, error) {
 		args := slices.Clone(sent)
 		args[key] = names[k] + after
-		cmd := redis.NewIntSliceCmd(ctx, args...)
+		cmd := redis.NewCmd(ctx, args...) // a lone number is no list
 		err := b.client.Process(ctx, cmd)
 		return err == nil, err
-	}, nil
+	}
+	if _, err := send(context.Background(), 0); err != nil {
+		return nil, fmt.Errorf("send what a gate sent: %w", err)
+	}
+	return send, nil
 }
 
 // recorder is a hook that keeps the arguments of the last command.
