@@ -46,7 +46,7 @@
 -- lua/bundle/bundle.lua; put stands for lua/decide/put.lua. The parts are:
 --
 -- limit   reads the limit: the numbers behind its denominator, which are ARGV[p], ARGV[p + 1] and so on.
---         Sets size to how many these are
+--         For lua/decide/straight.lua, which goes on behind them, it sets size to how many these are
 -- get     sets value to the text of KEYS[key], or false; without this part that is values[key], or what
 --         GET replies
 -- read    reads the state from value
