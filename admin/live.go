@@ -20,7 +20,7 @@ type Live struct {
 	rates   rates
 	refused refused
 
-	withoutRedis counter // decisions of failure modes
+	withoutRedis counter // decisions of failure modes, on slots too
 	failed       counter // requests that ended with an error, and not with a decision
 	failure      atomic.Pointer[error]
 	lost         counter // leases
@@ -61,10 +61,7 @@ func (l *Live) decision(e *core.DecisionEvent, now time.Time) {
 	if !d.Allowed && l.fail(e.Err, now) {
 		return
 	}
-	switch d.Source {
-	case core.SourceLocal, core.SourceOpen, core.SourceClosed, core.SourceOverload:
-		l.withoutRedis.add(now)
-	}
+	l.decided(d.Source, now)
 	for i, r := range d.Results() {
 		denies := !r.Allowed && (r.Policy.Shadow() || !d.Allowed) // one in Shadow would
 		if !d.Allowed && !denies {
@@ -74,6 +71,14 @@ func (l *Live) decision(e *core.DecisionEvent, now time.Time) {
 		if s.count(now, denies); denies && !r.Policy.Shadow() {
 			l.refused.add(refusal{r.Policy.Name(), e.Charges[i].Key}, now)
 		}
+	}
+}
+
+// decided counts a decision of a failure mode.
+func (l *Live) decided(source core.Source, now time.Time) {
+	switch source {
+	case core.SourceLocal, core.SourceOpen, core.SourceClosed, core.SourceOverload:
+		l.withoutRedis.add(now)
 	}
 }
 
@@ -95,8 +100,10 @@ func (l *Live) acquire(e *semaphore.AcquireEvent, now time.Time) {
 		l.fail(e.Err, now)
 		return
 	}
-	l.rates.of(e.Semaphore, e.Semaphore.Name(), false).count(now, e.Full != nil)
-	if e.Full != nil {
+	l.decided(e.Source, now)
+	refused := e.Full != nil || e.Source == core.SourceClosed || e.Source == core.SourceOverload
+	l.rates.of(e.Semaphore, e.Semaphore.Name(), false).count(now, refused)
+	if refused {
 		l.refused.add(refusal{e.Semaphore.Name(), e.Key}, now)
 	}
 }

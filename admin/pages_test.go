@@ -447,6 +447,29 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// Slots that a failure mode refuses are refused, and decided without Redis.
+func TestSlotsRefusedInAnOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	live := new(admin.Live)
+	g := gatetest.Redis(t, server.Client(t), core.Config{Timeout: gatetest.ShortTimeout, Observe: live.Observe})
+	closed := core.Must(semaphore.New(g, semaphore.Config{Name: "streams", TTL: 6 * time.Second, OnFailure: core.FailClosed}))
+	s := newSite(t, admin.Config{Gate: g, Semaphores: []*semaphore.Semaphore{closed}, Live: live})
+	server.Kill()
+	for range 3 {
+		gatetest.Fails(t, gatetest.Err(closed.Acquire(t.Context(), semaphore.Request{
+			Caps: []semaphore.Cap{{Key: newKey(t, "acme"), Limit: 1}},
+		})), "a slot is granted")
+	}
+	page := ""
+	gatetest.Eventually(t, "three slots were denied, and none admitted", func() bool {
+		page = squeeze(s.get(""))
+		return strings.Contains(page, "streams 0 3 0")
+	})
+	gatetest.Contains(t, page, "acme streams 3×", "the page is")
+	gatetest.Contains(t, page, "Decided without Redis 3", "the page is")
+}
+
 // The page names the right that the user of Redis lacks.
 func TestMissingRight(t *testing.T) {
 	t.Parallel()

@@ -131,6 +131,7 @@ func TestLevels(t *testing.T) {
 	policy, key := eventtest.Policy(t, "api", 1), eventtest.Key(t)
 	g := eventtest.Gate(t, core.Config{})
 	s := core.Must(semaphore.New(g, semaphore.Config{Name: "streams"}))
+	locks := core.Must(semaphore.New(g, semaphore.Config{Name: "locks"}))
 	misconfigured := fmt.Errorf("%w: NOPERM", core.ErrMisconfigured)
 	for _, tt := range []struct {
 		event core.Event
@@ -155,6 +156,8 @@ func TestLevels(t *testing.T) {
 		{&semaphore.AcquireEvent{Semaphore: s, Source: core.SourceRedis}, ""},
 		{&semaphore.AcquireEvent{Semaphore: s, Source: core.SourceRedis, Full: &semaphore.FullError{}}, `level=INFO msg="slot refused" semaphore=streams source=redis`},
 		{&semaphore.AcquireEvent{Semaphore: s, Source: core.SourceLocal, Err: eventtest.ErrFault}, `level=WARN msg="slot without Redis" semaphore=streams error=fault`},
+		{&semaphore.AcquireEvent{Semaphore: locks, Source: core.SourceClosed, Err: eventtest.ErrFault},
+			`level=WARN msg="slot without Redis" semaphore=locks error=fault` + "\n" + `level=INFO msg="slot refused" semaphore=locks source=closed`},
 		{&semaphore.AcquireEvent{Semaphore: s, Err: core.ErrClosed}, `level=WARN msg="acquire failed" semaphore=streams error="` + core.ErrClosed.Error() + `"`},
 		{&semaphore.LeaseEvent{Kind: semaphore.LeaseReleased, Semaphore: s}, ""},
 		{&semaphore.LeaseEvent{Kind: semaphore.LeaseLost, Semaphore: s, Err: semaphore.ErrLeaseLost}, `level=ERROR msg="lease lost" semaphore=streams`},

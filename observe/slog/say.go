@@ -175,14 +175,15 @@ func (l *Logs) acquire(ctx context.Context, e *semaphore.AcquireEvent) {
 	name := e.Semaphore.Name()
 	ended := errors.Is(e.Err, context.Canceled) || errors.Is(e.Err, context.DeadlineExceeded)
 	switch {
-	case e.Full != nil:
-		l.sample(ctx, subject{line: line{slog.LevelInfo, "slot refused", "semaphore"}, name: name},
-			slog.String("source", e.Source.String()))
-	case e.Err == nil, ended && e.Source == core.SourceNone:
+	case e.Full != nil, e.Err == nil, ended && e.Source == core.SourceNone:
 	case e.Source == core.SourceNone:
 		l.fault(ctx, "acquire failed", "semaphore", name, e.Err)
 	default:
 		l.fault(ctx, "slot without Redis", "semaphore", name, e.Err)
+	}
+	if e.Full != nil || e.Source == core.SourceClosed || e.Source == core.SourceOverload {
+		l.sample(ctx, subject{line: line{slog.LevelInfo, "slot refused", "semaphore"}, name: name},
+			slog.String("source", e.Source.String()))
 	}
 }
 
