@@ -490,6 +490,14 @@ func TestWhyDoesNotKnowLimitsOfCharges(t *testing.T) {
 	})
 }
 
+// A file whose plan has limits for one model alone makes no limit of the key known.
+func TestWhyDoesNotKnowLimitsOfModels(t *testing.T) {
+	eachTopology(t, func(t *testing.T, a *application) {
+		file := write(t, "plans.yaml", "default: free\nplans: {free: {limits: {chat/large: {rate: 5, per: 1m}}}}\n")
+		a.run("why", "acme/user-1", "--policies", file).want(t, exitUnknown, "passes under plan free is not known")
+	})
+}
+
 // What a process held that died has come back when its hold is over.
 func TestHoldsThatAreOverDoNotCount(t *testing.T) {
 	eachTopology(t, func(t *testing.T, a *application) {

@@ -230,6 +230,9 @@ func (v *looked) fault() error {
 // isOnce reports whether a policy or a semaphore is one of a Once.
 func isOnce(name string) bool { return strings.HasSuffix(name, ".once") }
 
+// anyModel reports whether the limit of a name is not for one model alone.
+func anyModel(name string) bool { return !strings.Contains(name, "/") }
+
 // policiesOf returns the policies that programs state, those of a plan that they do not state, and
 // those of other blocks that stand in Redis.
 func policiesOf(k *known, stands *stored.Subject) (all []*core.Policy, err error) {
@@ -245,7 +248,7 @@ func policiesOf(k *known, stands *stored.Subject) (all []*core.Policy, err error
 		}
 	}
 	for _, name := range k.limits {
-		if !have[name] && !strings.Contains(name, "/") { // otherwise it is for one model alone
+		if !have[name] && anyModel(name) {
 			add(policyOf(name, k.plan.Algorithm(name)))
 		}
 	}

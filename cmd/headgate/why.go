@@ -108,7 +108,7 @@ func (l *looked) unknowns() []unknownView {
 			note(&inspect.UnknownLimit{Policy: one.Name, Err: one.Err})
 		}
 	}
-	if len(l.stated) == 0 && len(l.limits) == 0 {
+	if len(l.stated) == 0 && !slices.ContainsFunc(l.limits, anyModel) {
 		text := inspect.StatedNames(nil)
 		for i := range l.subject.Slots {
 			if s := &l.subject.Slots[i]; !s.IsFull() {
