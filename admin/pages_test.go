@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/plans"
 )
 
 func TestNewTellsEveryFault(t *testing.T) {
@@ -468,6 +469,27 @@ func TestSlotsRefusedInAnOutage(t *testing.T) {
 	})
 	gatetest.Contains(t, page, "acme streams 3×", "the page is")
 	gatetest.Contains(t, page, "Decided without Redis 3", "the page is")
+}
+
+// What is typed for a key stays with it when the row of another key comes.
+func TestIDsAreOfKeys(t *testing.T) {
+	s := newService(t, gatetest.Memory(t, core.Config{}), plans.Config{})
+	ids := func() map[string]string {
+		all := make(map[string]string)
+		form := regexp.MustCompile(`name="key" value="([^"]+)"><input type="hidden" name="policy" value="api">.* id="([^"]+)-give"`)
+		page := s.get("subject", "key", "acme/bob")
+		gatetest.Contains(t, page, `id="plan-acme-name"`, "got")
+		for _, found := range form.FindAllStringSubmatch(page, -1) {
+			all[found[1]] = found[2]
+		}
+		return all
+	}
+	decide(t, s.gate, core.Charge{Policy: s.api, Key: newKey(t, "acme", "bob")})
+	before := ids()
+	decide(t, s.gate, core.Charge{Policy: s.api, Key: newKey(t, "acme")})
+	after := ids()
+	gatetest.Equal(t, len(after), len(before)+1, "rows: %v", after)
+	gatetest.Equal(t, after["acme/bob"], before["acme/bob"], "the id")
 }
 
 // The page names the right that the user of Redis lacks.

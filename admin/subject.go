@@ -2,7 +2,6 @@ package admin
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -54,7 +53,7 @@ type tenantRow struct {
 // limitRow is how a key stands under a policy.
 type limitRow struct {
 	*inspect.Limit
-	ID                             string // begins the ids of its elements, which stay as rows move
+	ID                             string // begins the ids of its elements, which stay as rows come and move
 	Own                            bool   // the key is that of the page
 	Text                           string
 	Stateless                      bool   // there is nothing to show or to reset
@@ -116,14 +115,8 @@ func (v *subjectView) fill(a *Admin, s *inspect.Subject) {
 		v.Plans = a.cfg.Plans.Set().Names()
 	}
 	v.Others = a.others(s.Stated)
-	seen := make(map[string]int)
 	for i := range s.Limits {
-		row := a.rowOf(&s.Limits[i], s)
-		name := row.Policy.Name()
-		if row.ID, seen[name] = "limit-"+name, seen[name]+1; seen[name] > 1 {
-			row.ID = fmt.Sprintf("limit-%s-%d", name, seen[name])
-		}
-		v.Limits = append(v.Limits, row)
+		v.Limits = append(v.Limits, a.rowOf(&s.Limits[i], s))
 	}
 	slices.SortStableFunc(v.Limits, func(a, b limitRow) int { return b.rank() - a.rank() })
 	for _, one := range s.Slots {
@@ -160,6 +153,9 @@ func (r *limitRow) rank() int {
 // rowOf returns how a key stands under a policy, and what can be done.
 func (a *Admin) rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
 	row := limitRow{Limit: l, Own: l.Key == s.Key, Text: inspect.Describe(l.Algorithm)}
+	if row.ID = "limit-" + l.Policy.Name(); !row.Own {
+		row.ID += "-" + l.Key.String()
+	}
 	switch l.Algorithm.(type) {
 	case core.Unlimited, core.DenyAll:
 		row.Stateless = true
