@@ -7,9 +7,11 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -490,6 +492,29 @@ func TestPricesReload(t *testing.T) {
 		cost(30, 1)
 		cost(30, 0)
 	})
+}
+
+// Close waits for a look that makes other prices hold.
+func TestPricesCloseWaitsForLook(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "prices.json")
+	write := func(text string) { gatetest.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+	text := `{"m":{"litellm_provider":"acme","input_cost_per_token":1e-06,"output_cost_per_token":1e-06}}`
+	write(text)
+	looks := make(chan struct{})
+	var over atomic.Bool
+	p := core.Must(llm.LoadPrices(llm.PricesConfig{Paths: []string{path}, Observe: func(ctx context.Context, _ core.Event) {
+		close(looks)
+		<-ctx.Done() // Close has begun
+		for range 1000 {
+			runtime.Gosched()
+		}
+		over.Store(true)
+	}}))
+	write(text + "\n")
+	<-looks
+	p.Close()
+	gatetest.Equal(t, over.Load(), true, "the look is over")
 }
 
 // Models replace those of a file, and what a file says a model can write bounds its estimate.

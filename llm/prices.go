@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,7 @@ type PricesConfig struct {
 	// gives no other one, or unknown; provider/name is known.
 	Providers []string
 	// Observe receives a *PricesEvent when files were read again. It must be safe for concurrent
-	// use. Nil observes nothing.
+	// use, and must not call Prices.Close, which waits for it. Nil observes nothing.
 	Observe func(context.Context, core.Event)
 }
 
@@ -46,7 +47,8 @@ type Prices struct {
 	cfg     PricesConfig
 	current atomic.Pointer[priceList]
 	files   []priceFile
-	trouble string // the error that was last told
+	looking sync.Mutex // held by look from the end of its reads on, for Close
+	trouble string     // the error that was last told
 	cancel  context.CancelFunc
 }
 
@@ -95,8 +97,13 @@ func LoadPrices(cfg PricesConfig) (*Prices, error) {
 }
 
 // Close ends the goroutine that looks at the files. It does not wait for a read, which may hang, as on a
-// network file system whose server is gone. The prices stay. Later calls do nothing.
-func (p *Prices) Close() { p.cancel() }
+// network file system whose server is gone. The prices stay, and Observe is not called any more. Later
+// calls do nothing.
+func (p *Prices) Close() {
+	p.cancel()
+	p.looking.Lock() // the last look is over, unless it still reads
+	defer p.looking.Unlock()
+}
 
 // Model returns the model of a name.
 func (p *Prices) Model(name string) (Model, bool) {
@@ -133,6 +140,8 @@ func (p *Prices) look(ctx context.Context) {
 		}
 		errs = append(errs, err)
 	}
+	p.looking.Lock()
+	defer p.looking.Unlock()
 	if ctx.Err() != nil {
 		return
 	}

@@ -74,6 +74,8 @@ func (b *Book) Close() {
 	b.cancel()
 	b.tenants.Close()
 	b.running.Wait()
+	b.sets.looking.Lock() // the last look is over, unless it still reads
+	defer b.sets.looking.Unlock()
 }
 
 // For returns the plan of a chain of tenants, outermost first, such as an organisation, a team and

@@ -1,10 +1,13 @@
 package plans_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,6 +141,27 @@ func TestFileThatIsWrittenInParts(t *testing.T) {
 		looked()
 		expect(t, p, "acme", core.PerMinute(30))
 	})
+}
+
+// Close waits for a look that makes another Set hold.
+func TestCloseWaitsForLook(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plans.yaml")
+	write(t, path, rated("10"))
+	looks := make(chan struct{})
+	var over atomic.Bool
+	p := newBook(t, plans.Config{File: path, Observe: func(ctx context.Context, _ core.Event) {
+		close(looks)
+		<-ctx.Done() // Close has begun
+		for range 1000 {
+			runtime.Gosched()
+		}
+		over.Store(true)
+	}})
+	write(t, path, rated("11"))
+	<-looks
+	p.Close()
+	gatetest.Equal(t, over.Load(), true, "the look is over")
 }
 
 func TestReplace(t *testing.T) {

@@ -15,6 +15,7 @@ type sets struct {
 	cfg     *Config
 	current atomic.Pointer[Set]
 
+	looking sync.Mutex // held by look from the end of its read on, for Close
 	loading sync.Mutex // held while the Set is replaced
 	fixed   *names     // that every Set must have, or nil
 	file    watch.File // of look, which one goroutine calls
@@ -37,6 +38,8 @@ func newSets(cfg *Config) (*sets, error) {
 // look reads the file again if it has changed.
 func (s *sets) look(ctx context.Context) {
 	text, changed, err := s.file.Stands()
+	s.looking.Lock()
+	defer s.looking.Unlock()
 	switch {
 	case ctx.Err() != nil:
 		return
