@@ -14,7 +14,7 @@ func (e *Event) record(w *series.Recording) {
 
 // note returns what a log says of an event. Keys and tenants are left out.
 func (e *Event) note() series.Note {
-	n := series.Note{Level: slog.LevelInfo, Message: "changed by an operator"}
+	n := series.Note{Level: slog.LevelInfo, Message: "changed by an operator", Rare: true}
 	n.Attrs = []slog.Attr{
 		slog.String("operation", e.Op.String()), slog.String("operator", e.Operator),
 	}

@@ -13,6 +13,7 @@ type Note struct {
 	Level   slog.Level
 	Message string
 	Attrs   []slog.Attr
+	Rare    bool // it does not come with every request
 }
 
 // kind is what the events of one type mean.

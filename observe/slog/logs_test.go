@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/eventtest"
@@ -83,6 +84,15 @@ func TestDenialsAreSampled(t *testing.T) {
 	b.clock.Advance(-time.Hour)
 	decide(1)
 	gatetest.Contains(t, b.text.String(), "msg=denied ", "after a step back the log says")
+}
+
+// Each change of an operator is written, also one that has failed.
+func TestChangesOfOperatorsAreNotSampled(t *testing.T) {
+	b := newBook(t, slog.LevelInfo, sloggate.Config{})
+	for _, operator := range []string{"kim", "lee"} {
+		b.Observe(t.Context(), &admin.Event{Operator: operator, Op: admin.OpEndOverride, Err: eventtest.ErrFault})
+		b.want(t, `level=WARN msg="changed by an operator" operation="end override" operator=`+operator+` error=fault`)
+	}
 }
 
 // However many keys are denied, the lines that are remembered are bounded, and every denial counts.

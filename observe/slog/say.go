@@ -45,7 +45,7 @@ func (l *Logs) say(ctx context.Context, e core.Event) {
 func (l *Logs) note(ctx context.Context, n series.Note) {
 	switch {
 	case n.Message == "":
-	case n.Level == slog.LevelWarn:
+	case n.Level == slog.LevelWarn && !n.Rare:
 		l.sample(ctx, subject{line: line{n.Level, n.Message, ""}}, n.Attrs...)
 	default:
 		l.cfg.Logger.LogAttrs(ctx, n.Level, n.Message, n.Attrs...)
