@@ -3,8 +3,10 @@ package admin_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -241,6 +243,21 @@ func (s *service) evictsHolders(t *testing.T) {
 	s.expect("POST", "act", late, http.StatusConflict, "has left")
 	if e := s.events.last(); e.Err == nil {
 		t.Errorf("%+v", e)
+	}
+}
+
+// An override that is written on the page has the then and the keep of its limit.
+func TestOverrideHasThenAndKeep(t *testing.T) {
+	s := newService(t, gatetest.Memory(t, core.Config{}), plans.Config{})
+	override := formOf(t, s.get("subject", "key", "acme"), "override")
+	override.Set("limit_policy", "api")
+	override.Set("limit", "{limit: 7, calendar: day, in: UTC, then: {overage: 3}, keep: 40d}")
+	override.Set("for", "1h")
+	s.answer(t, s.get("confirm?"+override.Encode()), "override")
+	o, _, err := s.book.Override(t.Context(), "acme")
+	want := []string{"api", "api.kept", "api.overage", "api.overage.kept"}
+	if names := slices.Sorted(maps.Keys(o.Limits)); err != nil || !slices.Equal(names, want) {
+		t.Errorf("limits %v, %v", names, err)
 	}
 }
 

@@ -145,9 +145,11 @@ func (o *order) change(before *plans.Override) (after plans.Override, err error)
 	if o.Limit != "" {
 		limits := make(map[string]core.Algorithm)
 		maps.Copy(limits, after.Limits)
-		if limits[o.LimitPolicy], err = readLimit(o.Limit); err != nil {
+		own, err := readLimits(o.LimitPolicy, o.Limit)
+		if err != nil {
 			return after, err
 		}
+		maps.Copy(limits, own)
 		after.Limits = limits
 	}
 	after.Until = time.Time{}
@@ -157,14 +159,14 @@ func (o *order) change(before *plans.Override) (after plans.Override, err error)
 	return after, err
 }
 
-// readLimit reads a limit as a file of plans has it.
-func readLimit(text string) (core.Algorithm, error) {
+// readLimits reads the limit of a policy as a file of plans has it, with those of its then and its keep.
+func readLimits(policy, text string) (map[string]core.Algorithm, error) {
 	var o plans.Override
 	if strings.ContainsAny(text, "\r\n") {
 		return nil, errors.New("the limit has several lines")
 	}
-	if err := o.UnmarshalText([]byte("limits:\n  limit: " + text)); err != nil {
+	if err := o.UnmarshalText(fmt.Appendf(nil, "limits:\n  %q: %s", policy, text)); err != nil {
 		return nil, fmt.Errorf("the limit %.80q: %w", text, err)
 	}
-	return o.Limits["limit"], nil
+	return o.Limits, nil
 }
