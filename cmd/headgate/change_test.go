@@ -421,13 +421,15 @@ func TestEvict(t *testing.T) {
 		}
 		a.run("why", "acme/user-1").want(t, exitUnknown, "streams has a slot for it")
 		evict("nobody").want(t, exitNothing)
-		evict(one.ID()).want(t, exitOK, "acme/user-1 has lost 1 of its slots at streams.")
+		evict(one.ID()).want(t, exitOK, "streams has evicted 1 of its holders and waiters.")
 		lost(one)
 		evict(two.ID(), "--json").want(t, exitOK, `"units": 1`)
 		lost(two)
 		if other.Context().Err() != nil {
 			t.Error("the holder of another key has lost its lease")
 		}
+		evict(other.ID()).want(t, exitOK, "streams has evicted 1 of its holders and waiters.") // below acme too
+		lost(other)
 		evict().want(t, exitUsage, "at least 3 arg")
 	})
 }

@@ -90,8 +90,8 @@ var Operations = [...]Operation{
 	},
 	OpEvict: {
 		Name: "evict", Verb: "Evict", Question: "Take {n} of the slots of {at} at {slots} away?",
-		result:  "{at} has lost {n} of its slots at {slots}.",
-		nothing: "the holder has left: nobody had that slot any more",
+		result:  "{slots} has evicted {n} of its holders and waiters.",
+		nothing: "the holder or waiter has left: nobody was evicted",
 	},
 	OpOverride: {
 		Name: "override", Verb: "Set the override", Question: "Set this override of {tenant}?",
