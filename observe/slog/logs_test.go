@@ -27,7 +27,9 @@ type book struct {
 func newBook(t testing.TB, level slog.Level, cfg sloggate.Config) *book {
 	t.Helper()
 	b := &book{clock: core.NewManualClock(time.Unix(1_800_000_000, 0))}
-	cfg.Clock = b.clock.Now
+	if cfg.Clock == nil {
+		cfg.Clock = b.clock.Now
+	}
 	cfg.Logger = slog.New(slog.NewTextHandler(&b.text, &slog.HandlerOptions{
 		Level: level,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -84,6 +86,32 @@ func TestDenialsAreSampled(t *testing.T) {
 	b.clock.Advance(-time.Hour)
 	decide(1)
 	gatetest.Contains(t, b.text.String(), "msg=denied ", "after a step back the log says")
+}
+
+// A caller that has read the clock before another one ended the window does not end the next.
+func TestClockIsReadInAnotherOrder(t *testing.T) {
+	var b *book
+	var meanwhile func()
+	b = newBook(t, slog.LevelInfo, sloggate.Config{Clock: func() time.Time {
+		now, do := b.clock.Now(), meanwhile
+		if meanwhile = nil; do != nil {
+			do()
+		}
+		return now
+	}})
+	failed := &core.DecisionEvent{Op: core.OpDecide, Err: core.ErrClosed}
+	line := `level=WARN msg="decision failed" error="` + core.ErrClosed.Error() + `"`
+	b.Observe(t.Context(), failed)
+	b.want(t, line)
+	b.clock.Advance(time.Minute)
+	meanwhile = func() {
+		b.clock.Advance(time.Millisecond)
+		b.Observe(t.Context(), failed)
+	}
+	b.Observe(t.Context(), failed)
+	b.want(t, line)
+	b.Flush(t.Context())
+	b.want(t, `level=WARN msg="decision failed again" times=1`)
 }
 
 // Each change of an operator is written, also one that has failed.

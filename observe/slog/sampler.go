@@ -70,11 +70,11 @@ func (s *sampler) first(at subject, now time.Time, show func() string) (key stri
 }
 
 // due ends the window if it is over, or in any case if told to, and returns what was repeated in it. A
-// clock that goes back ends it early.
+// clock that goes back ends it early, but not one that was only read before another caller's.
 func (s *sampler) due(now time.Time, ends bool) (all []repetition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !ends && now.Sub(s.began) < s.every && !now.Before(s.began) {
+	if age := now.Sub(s.began); !ends && age < s.every && age >= -time.Second {
 		return nil
 	}
 	for _, e := range s.order {
