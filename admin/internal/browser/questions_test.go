@@ -66,7 +66,7 @@ func TestFiveQuestions(t *testing.T) {
 			p.press("Evict")
 			p.shows("Take 1 of the slots of acme/bob at streams away? It is held for")
 			p.press("Evict")
-			p.shows("acme/bob has lost 1 of its slots at streams.")
+			p.shows("streams has evicted 1 of its holders and waiters.")
 			select {
 			case <-stream.Lost():
 			case <-time.After(patience):
