@@ -164,10 +164,7 @@ func (p *pricing) pieces(asked map[string]int64, labels map[string]string) map[s
 	for _, model := range p.modelsOf("") {
 		t := s.tariffOf(model)
 		for name, n := range asked {
-			if t.Units[name] == 0 {
-				name = sameSearch[name]
-			}
-			if t.Units[name] != 0 {
+			if _, ok := t.unitPrice(name); ok {
 				priced[name] = n
 			}
 		}
@@ -284,8 +281,17 @@ func (s *sum) addTokens(t *Tariff, u Usage) {
 // addUnits adds the pieces of a bill, which have no factors, and its request.
 func (s *sum) addUnits(t *Tariff, b *Bill) {
 	var pieces big.Int
-	for _, name := range slices.Sorted(maps.Keys(b.Units)) {
-		n := b.Units[name]
+	units := maps.Clone(b.Units)
+	for name, other := range sameSearch { // what has no price of its own is one of the other
+		own, _ := s.unitPrice(t, name)
+		price, _ := s.unitPrice(t, other)
+		dearest := s.dearest != nil && t == &s.dearest.Tariff // which has the prices of several models
+		if units[name] > 0 && units[other] <= 0 && price > 0 && (own == 0 || dearest) {
+			units[other] = 1
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(units)) {
+		n := units[name]
 		if n <= 0 || name == requestUnit {
 			continue
 		}

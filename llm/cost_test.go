@@ -3,6 +3,7 @@ package llm_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/big"
 	"os"
@@ -59,6 +60,7 @@ func TestCost(t *testing.T) {
 			Units:   map[string]int64{"x_search": 4_000_000, "audio_ms": 100},
 			Factors: map[string]int64{"service_tier:priority": 2500, "speed:fast": 900},
 		}},
+		"grounded": {Tariff: llm.Tariff{Price: free.Price, Units: map[string]int64{"grounded_prompt": 35_000_000}}},
 	}
 	for _, c := range []struct {
 		name    string
@@ -91,7 +93,7 @@ func TestCost(t *testing.T) {
 		}, 5000 + 12_000, []string{"unit x_search"}},
 		{"a unit that nobody prices", llm.Bill{
 			Model: "stepped", Units: map[string]int64{"page": 3},
-		}, 30_000, []string{"unit page"}},
+		}, 105_000, []string{"unit page"}},
 		{"milliseconds that nobody prices", llm.Bill{
 			Model: "stepped", Units: map[string]int64{"video_ms": 20_000},
 		}, 2000, []string{"unit video_ms"}},
@@ -104,6 +106,12 @@ func TestCost(t *testing.T) {
 		{"two counts of the same searches", llm.Bill{
 			Model: "plain", Units: map[string]int64{"web_search": 3, "grounded_prompt": 1},
 		}, 35_000, nil},
+		{"searches alone, where prompts with searches are billed", llm.Bill{
+			Model: "grounded", Units: map[string]int64{"web_search": 3},
+		}, 35_000, nil},
+		{"a prompt with searches alone, where searches are billed", llm.Bill{
+			Model: "plain", Units: map[string]int64{"grounded_prompt": 1},
+		}, 15_000, nil},
 		{"further models", llm.Bill{
 			Model: "stepped", Usage: llm.Usage{Input: 1}, Others: []llm.ModelUsage{
 				{Model: "plain", Usage: llm.Usage{Output: 3}}, {Model: "new", Usage: llm.Usage{Output: 2}},
@@ -358,7 +366,13 @@ func fractions(t llm.Tariff, b llm.Bill) int64 {
 	for _, f := range factors {
 		sum.Mul(sum, big.NewRat(max(0, f), 1000))
 	}
-	for unit, n := range b.Units {
+	units := maps.Clone(b.Units)
+	for name, other := range map[string]string{"web_search": "grounded_prompt", "grounded_prompt": "web_search"} {
+		if units[name] > 0 && units[other] == 0 && t.Units[name] == llm.Free {
+			units[other] = 1 // the same searches by another count
+		}
+	}
+	for unit, n := range units {
 		sum.Add(sum, new(big.Rat).Mul(big.NewRat(n, 1), big.NewRat(max(0, t.Units[unit]), 1000)))
 	}
 	if request := t.Units["request"]; request > 0 && (u != llm.Usage{} || len(b.Units) > 0) {

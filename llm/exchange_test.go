@@ -495,6 +495,11 @@ func TestWhatIsPaid(t *testing.T) {
 		{name: "a tier that the response states", money: true, change: priority, cost: 5, held: 40,
 			ask:    `{"model":"m","max_tokens":20,"service_tier":"priority"}`,
 			answer: sent("", `{"service_tier":"default","usage":{"prompt_tokens":3,"completion_tokens":2}}`), usage: llm.Usage{Input: 3, Output: 2}},
+		{name: "an answer that cites a page is a prompt with searches", money: true, usage: llm.Usage{Input: 3, Output: 2}, cost: 40,
+			answer: sent("", `{"choices":[{"message":{"annotations":[{"type":"url_citation"}]}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`),
+			change: func(cfg *llm.Config) {
+				cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: each, Units: map[string]int64{"grounded_prompt": 35_000}}}}
+			}},
 		{name: "the stated bill of a stream that breaks off is not the bill", money: true, change: trusting, cost: 12, outcome: llm.OutcomeCut,
 			usage: llm.Usage{Input: 7, Output: 5}, answer: events(0, write(strings.Repeat(sseOf(
 				`{"choices":[{"delta":{"content":"ok"}}],"usage":{"prompt_tokens":7,"completion_tokens":1,"cost":0.000001}}`), 5), abort))},
