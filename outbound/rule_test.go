@@ -139,6 +139,11 @@ func TestClampChargesTheRest(t *testing.T) {
 			base:  answer(200, "text/event-stream", `data: {"error":{"code":"rate_limit_exceeded"}}`+"\n\n"),
 			limit: bucket, used: 10,
 		},
+		"refused in a long event of a stream": {
+			base: answer(200, "text/event-stream", `data: {"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded"},"instructions":"`+
+				strings.Repeat("x", 70_000)+`"}}`+"\n\n"),
+			limit: bucket, used: 10,
+		},
 		"stream":      {base: answer(200, "text/event-stream", "data: {}\n\n"), limit: bucket, used: 15},
 		"no response": {base: broken, limit: bucket, used: 10},
 		"no response under a log": {

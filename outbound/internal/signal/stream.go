@@ -52,7 +52,7 @@ func (e *Events) Find(part []byte, now time.Time) (status int, s Signal) {
 // rest of the part.
 func (e *Events) lineError(part []byte) (told, rest []byte) {
 	line, rest, ended := bytes.Cut(part, []byte("\n"))
-	e.line = append(e.line, line[:min(len(line), MaxBody-len(e.line))]...) // the JSON of a longer one breaks off
+	e.line = append(e.line, line[:min(len(line), MaxBody-len(e.line))]...) // a longer one breaks off
 	if ended {
 		told = errorIn(e.line)
 		e.line = e.line[:0]
@@ -60,23 +60,29 @@ func (e *Events) lineError(part []byte) (told, rest []byte) {
 	return told, rest
 }
 
-// errorIn returns the error that a line tells, or nil. Errors deeper in an event are of tools.
+// errorIn returns the error that a line tells, or nil. Errors deeper in an event are of tools. What
+// an event quotes of its request comes behind the error, so a line that breaks off may tell one.
 func errorIn(line []byte) []byte {
 	event, ok := bytes.CutPrefix(line, []byte("data:"))
 	if !ok || !bytes.Contains(event, []byte(`"error"`)) { // what a model writes has its quotes escaped
 		return nil
 	}
-	var e struct {
-		Type     string
-		Error    json.RawMessage
-		Response struct{ Error json.RawMessage }
+	d := json.NewDecoder(bytes.NewReader(event))
+	for {
+		var value json.RawMessage
+		name, _ := d.Token() // where it fails, Decode does too
+		switch _, bracket := name.(json.Delim); {
+		case bracket:
+		case name == "response":
+			_, _ = d.Token() // its members come next
+		case d.Decode(&value) != nil:
+			return nil
+		case name == "type" && string(value) == `"error"`, name == "error" && value[0] == '"':
+			return event
+		case name == "error" && string(value) != "null":
+			return value
+		}
 	}
-	_ = json.Unmarshal(event, &e) // it fills in what fits
-	switch {
-	case e.Type == "error", e.Error != nil && string(e.Error) != "null":
-		return event
-	}
-	return e.Response.Error
 }
 
 // exceptionType comes before the name of an exception in a frame, with the type of a string. The

@@ -48,6 +48,15 @@ func TestErrorEvents(t *testing.T) {
 		{"after another error", "data: {\"error\":{\"code\":\"invalid_prompt\"}}\n\ndata: {\"error\":{\"code\":\"slow_down\"}}\n\n", 529, 0, false},
 		{"no error", "data: {\"response\":{\"error\":null,\"type\":\"x\"}}\n\ndata: [DONE]\n\n", 0, 0, false},
 		{"a long line", "data: {\"x\":\"" + strings.Repeat("x", MaxBody) + "\"}\ndata: {\"error\":{\"code\":\"slow_down\"}}\n\n", 529, 0, false},
+		// OpenAI's event quotes instructions and tools behind the error.
+		{"an error early in a line that is too long", "data: {\"type\":\"response.failed\",\"response\":{\"id\":\"r\",\"error\":{\"code\":\"rate_limit_exceeded\"," +
+			"\"message\":\"Please try again in 1.5s.\"},\"instructions\":\"" + strings.Repeat("x", MaxBody) + "\"}}\n\n", 429, 1500 * time.Millisecond, false},
+		{"the same at the top", "data: {\"error\":{\"code\":\"slow_down\"},\"x\":\"" + strings.Repeat("x", MaxBody) + "\"}\n\n", 529, 0, false},
+		{"a tool's error in a line that is too long", "data: {\"response\":{\"error\":null,\"output\":[{\"error\":{\"code\":\"slow_down\"}},\"" +
+			strings.Repeat("x", MaxBody) + "\"]}}\n\n", 0, 0, false},
+		{"an error behind an item that breaks off", "data: {\"response\":{\"output\":[{\"error\":{\"code\":\"slow_down\"}},\"" +
+			strings.Repeat("x", MaxBody) + "\"],\"error\":{\"code\":\"slow_down\"}}}\n\n", 0, 0, false},
+		{"an error in words", "data: {\"error\":\"Rate limit reached, 1 per day\",\"code\":429}\n\n", 429, 0, false},
 		{"a line that is too long", "data: {\"x\":\"" + strings.Repeat("x", MaxBody) + "\",\"error\":{\"code\":\"slow_down\"}}\n\n", 0, 0, false},
 	} {
 		for _, size := range []int{1, 7, 1000} {
