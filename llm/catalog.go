@@ -73,9 +73,9 @@ const oneFactor = 1000
 // what servers state for requests at their list prices, as of November 2026: OpenAI, xAI and
 // Bedrock default, Anthropic standard and global, Groq on_demand. OpenAI states auto until it has
 // chosen, and Anthropic not_available for the region of models that have none. Requests ask Anthropic
-// for standard_only.
+// for standard_only, and Gemini for unspecified.
 var usual = map[string][]string{
-	"service_tier": {"default", "standard", "standard_only", "on_demand", "auto"},
+	"service_tier": {"default", "standard", "standard_only", "on_demand", "auto", "unspecified"},
 	"speed":        {"standard"},
 	"geo":          {"global", "not_available"},
 }

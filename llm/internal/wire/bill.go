@@ -108,8 +108,10 @@ func withLabel(had map[string]string, name string, value []byte) map[string]stri
 	if old, ok := had[name]; ok && strings.EqualFold(old, string(value)) {
 		return had // without an allocation
 	}
-	const onDemand = "on_demand" // the prefix of Vertex's tiers
-	text := strings.TrimPrefix(strings.TrimPrefix(strings.ToLower(string(value)), onDemand), "_")
+	text := strings.ToLower(string(value))
+	for _, prefix := range [...]string{"service_tier_", "on_demand", "_"} { // of Gemini's and of Vertex's tiers
+		text = strings.TrimPrefix(text, prefix)
+	}
 	if text == "" || had[name] == text {
 		return had
 	}

@@ -14,8 +14,9 @@ var GeminiGenerate = formatOf(Table{
 		"choices":    "{generationConfig,generation_config}.{candidateCount,candidate_count}",
 		"text": "{contents,contents[]}.parts[].text {contents,contents[]}.parts.text " +
 			"{systemInstruction,system_instruction}.{parts[],parts}.text",
-		"unit:web_search":  "tools[].{googleSearch,google_search}",
-		"unit:maps_prompt": "tools[].{googleMaps,google_maps}",
+		"label:service_tier": "service_tier serviceTier",
+		"unit:web_search":    "tools[].{googleSearch,google_search}",
+		"unit:maps_prompt":   "tools[].{googleMaps,google_maps}",
 		"json": "{contents,contents[]}.parts[].{functionCall,functionResponse} tools toolConfig " +
 			"generationConfig.responseSchema",
 		"file": "{contents,contents[]}.parts[].{inlineData,inline_data}.data " +
