@@ -125,7 +125,7 @@ func (c *llmCase) models() map[string]llm.Model {
 func llmCases(t *testing.T) []*llmCase {
 	t.Helper()
 	dirs := gatetest.Must(filepath.Glob(filepath.Join("testdata", "llmcases", "*", "expect.json")))(t)
-	gatetest.Need(t, len(dirs), 111, "cases")
+	gatetest.Need(t, len(dirs), 113, "cases")
 	var all []*llmCase
 	for _, expect := range dirs {
 		c := &llmCase{dir: filepath.Dir(expect)}
@@ -407,5 +407,5 @@ func TestCasesAreCharged(t *testing.T) {
 			})
 		}
 	}
-	gatetest.Equal(t, counted, 61, "cases have a cost")
+	gatetest.Equal(t, counted, 63, "cases have a cost")
 }

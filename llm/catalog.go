@@ -95,11 +95,12 @@ func (c *catalog) factor(t *Tariff, label, value string) (int64, bool) {
 // it fetches, and not the fetch (pricing page, November 2026).
 var unbilled = map[string]bool{"web_fetch": true}
 
-// sameSearch are two counts of the same searches. Gemini 2.5 bills prompts with searches, Gemini 3
-// the searches (pricing page, November 2026). A tariff that prices one prices the other: a bill
-// that has the other alone costs one of it.
+// sameSearch are two counts of the same searches. Gemini 2.5 bills prompts with searches of the web
+// or of maps, and Gemini 3 the searches (pricing page, November 2026). A tariff that prices one
+// prices the other: a bill that has the other alone costs one of it.
 var sameSearch = map[string]string{
 	"web_search": "grounded_prompt", "grounded_prompt": "web_search",
+	"maps_query": "maps_prompt", "maps_prompt": "maps_query",
 }
 
 // unitPrice returns the price of 1,000 pieces, and whether it is known.

@@ -60,7 +60,9 @@ func TestCost(t *testing.T) {
 			Units:   map[string]int64{"x_search": 4_000_000, "audio_ms": 100},
 			Factors: map[string]int64{"service_tier:priority": 2500, "speed:fast": 900},
 		}},
-		"grounded": {Tariff: llm.Tariff{Price: free.Price, Units: map[string]int64{"grounded_prompt": 35_000_000}}},
+		"grounded": {Tariff: llm.Tariff{Price: free.Price, Units: map[string]int64{
+			"grounded_prompt": 35_000_000, "maps_prompt": 25_000_000,
+		}}},
 	}
 	for _, c := range []struct {
 		name    string
@@ -109,6 +111,12 @@ func TestCost(t *testing.T) {
 		{"searches alone, where prompts with searches are billed", llm.Bill{
 			Model: "grounded", Units: map[string]int64{"web_search": 3},
 		}, 35_000, nil},
+		{"searches of maps, where prompts with them are billed", llm.Bill{
+			Model: "grounded", Units: map[string]int64{"maps_query": 3},
+		}, 25_000, nil},
+		{"searches that another model prices by the prompt", llm.Bill{
+			Model: "stepped", Units: map[string]int64{"maps_query": 3},
+		}, 25_000, []string{"unit maps_prompt", "unit maps_query"}},
 		{"a prompt with searches alone, where searches are billed", llm.Bill{
 			Model: "plain", Units: map[string]int64{"grounded_prompt": 1},
 		}, 15_000, nil},

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// What LiteLLM's model_prices_and_context_window.json has, as of July 2026. Prices are dollars for
+// What LiteLLM's model_prices_and_context_window.json has, as of August 2026. Prices are dollars for
 // one token, one piece or one second.
 var (
 	liteLLMPrices = map[string]int{
@@ -38,6 +38,7 @@ var (
 		"output_cost_per_image":             {"image", 9},
 		"input_cost_per_request":            {"request", 9},
 	}
+	liteLLMMaps    = map[string]string{"grounded_prompt": "maps_prompt", "web_search": "maps_query"}
 	liteLLMFactors = map[string]string{
 		"regional_processing_uplift_multiplier_us": "geo:us",
 		"regional_processing_uplift_multiplier_eu": "geo:eu",
@@ -104,6 +105,8 @@ func (d *draft) liteLLM(field string, v any, provider string, entry map[string]a
 		}
 	case field == "search_context_cost_per_query":
 		d.liteLLMSearch(field, mapping(v), searchUnit(provider, entry["web_search_billing_unit"]))
+	case field == "google_maps_grounding_cost_per_query":
+		d.unit(liteLLMMaps[searchUnit(provider, entry["web_search_billing_unit"])], field, v, 9, 1)
 	case field == "tiered_pricing":
 		d.liteLLMTiers(field, v, provider)
 	case field == "max_output_tokens":

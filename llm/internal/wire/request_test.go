@@ -246,7 +246,7 @@ type sample struct {
 func samples(t testing.TB) []sample {
 	t.Helper()
 	dirs := gatetest.Must(filepath.Glob(filepath.Join("..", "..", "testdata", "llmcases", "*")))(t)
-	gatetest.Need(t, len(dirs), 111, "cases")
+	gatetest.Need(t, len(dirs), 113, "cases")
 	var all []sample
 	for _, dir := range dirs {
 		s := sample{name: filepath.Base(dir), header: make(http.Header)}

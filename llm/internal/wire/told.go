@@ -167,6 +167,7 @@ func usageAt(at string) map[string]string {
 			at + ".{num_search_queries,connectors.web_search,tool_usage.web_search," + // the last is Ark's
 			"plugins.search.count,x_tools.web_search.count} " + // Qwen's in chats and in responses
 			calls + ".web_search_calls",
+		"unit:maps_query":      at + ".prompt_tokens_details.google_maps_grounding_requests", // LiteLLM's
 		"unit:web_fetch":       at + ".server_tool_use.web_fetch_requests",
 		"unit:x_search":        calls + ".x_search_calls",
 		"unit:x_post":          calls + ".x_posts_fetched", // billed in place of searches since September 2026
