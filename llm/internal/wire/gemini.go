@@ -44,9 +44,10 @@ var GeminiGenerate = formatOf(Table{
 		"named": "usageMetadata.totalTokenCount usageMetadata.{toolUsePromptTokensDetails," +
 			"billablePromptUsage,billableCachedContentUsage}.**", // the last two are Vertex's, in characters
 
-		"has:maps_prompt":    "candidates[].groundingMetadata.groundingChunks[].maps",
-		"query":              "candidates[].groundingMetadata.webSearchQueries[]",
-		"label:service_tier": "usageMetadata.{trafficType,serviceTier}",
+		"has:maps_prompt":           "candidates[].groundingMetadata.groundingChunks[].maps",
+		"query":                     "candidates[].groundingMetadata.webSearchQueries[]",
+		"unread:imageSearchQueries": "candidates[].groundingMetadata.imageSearchQueries[]",
+		"label:service_tier":        "usageMetadata.{trafficType,serviceTier}",
 	},
 	OneSided:   true,
 	FileTokens: 1548,

@@ -44,6 +44,7 @@ const (
 	tellItems     // the array of all items
 	tellNamed     // says nothing of the price that other numbers do not say
 	tellUnnamed   // a number that no path of the table names
+	tellUnread    // a string that may be billed, nobody knows how
 
 	tellNumbers // the first of the numbers of a usage; see count
 )
@@ -87,6 +88,7 @@ var told = map[string]jsonscan.Role{
 	"items":            tellItems,
 	"named":            tellNamed,
 	"unnamed":          tellUnnamed,
+	"unread:":          tellUnread,
 
 	"input":             numberRole(inputCount),
 	"input_beside":      numberRole(besideInputCount),

@@ -67,6 +67,8 @@ func (r *reader) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
 		e.fault = e.fault || kind != 'n'
 	case tellChoice:
 		e.choice = true
+	case tellUnread:
+		r.unnamed("usage "+n.Name, s.Size())
 	}
 }
 
