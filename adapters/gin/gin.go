@@ -74,7 +74,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 		w.inner = x.Writer(c.Writer)
 		c.Writer = w
 		c.Next()
-		if c.Errors.Last() != nil && c.IsAborted() {
+		if w.Written() && c.Errors.Last() != nil && c.IsAborted() {
 			x.Break()
 		}
 		returned = true

@@ -15,7 +15,6 @@ type attempt struct {
 	replay *Replay
 	work   *once.Attempt
 	id     core.Key
-	broken bool // the handler could not finish the answer
 }
 
 // earlier tells of a request with the same id that came before, for which a request is refused.

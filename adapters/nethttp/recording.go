@@ -73,8 +73,6 @@ func (t *attempt) finish(h http.Header, r *http.Request) {
 		t.lose(lostStream)
 	case t.status >= http.StatusInternalServerError:
 		t.lose(lostError)
-	case t.broken && t.status < http.StatusBadRequest:
-		t.lose(lostIncomplete) // the handler may have done its work, so the id stays handled
 	case r.Method != http.MethodHead && t.status != http.StatusNotModified &&
 		stated != "" && stated != strconv.Itoa(len(t.body)):
 		t.lose(lostIncomplete)
@@ -83,9 +81,9 @@ func (t *attempt) finish(h http.Header, r *http.Request) {
 
 // Break says that the handler has returned an error although it has begun to respond. Of such a response,
 // if its status is below 400, a Replay keeps no answer. It is for adapters of frameworks whose handlers
-// return errors.
+// return errors. The handler may have done its work, so the id stays handled.
 func (x *Exchange) Break() {
-	if x.attempt != nil {
-		x.attempt.broken = true
+	if x.sent < http.StatusBadRequest {
+		x.attempt.lose(lostIncomplete)
 	}
 }
