@@ -260,6 +260,31 @@ func TestBrokenAnswersAreNotRepeated(t *testing.T) {
 	}
 }
 
+// A handler of gin that dispatches its request again sends the answer around the Replay, which does not
+// repeat what it has not seen.
+func TestAnswersOfRedispatchAreNotRepeated(t *testing.T) {
+	gin.SetMode(gin.ReleaseMode)
+	engine, runs := gin.New(), 0
+	p := core.Must(nethttp.NewReplay(nil, nethttp.ReplayConfig{
+		Once: core.Must(once.New(newFixture(t).gate, once.Config{Name: "ids", Window: time.Hour})), ID: byIdempotencyKey,
+	}))
+	engine.POST("/users/:id", gingate.Middleware(p), func(c *gin.Context) {
+		c.Request.URL.Path = "/paid"
+		engine.HandleContext(c)
+	})
+	engine.POST("/paid", func(c *gin.Context) {
+		runs++
+		c.String([]int{503, 201}[runs-1], "paid")
+	})
+	for _, want := range []string{"503 paid", "201 paid", "409 unknown"} {
+		got := post(t, engine, "k", "pay 1", "")
+		if why := got.header.Get("Idempotency-Not-Replayed"); why != "" {
+			got.body = why
+		}
+		gatetest.Equal(t, fmt.Sprint(got.status, " ", got.body), want, "answer")
+	}
+}
+
 // reply is what a client gets.
 type reply struct {
 	status int

@@ -62,6 +62,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 		returned := false
 		defer func() {
 			if w.Written() {
+				x.Bypassed(w.final()) // by gin.Engine.HandleContext, which gives the handlers gin's own writer
 				c.Request = x.FinishWritten(c.Request, returned)
 				return
 			}

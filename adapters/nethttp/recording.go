@@ -87,3 +87,13 @@ func (x *Exchange) Break() {
 		x.attempt.lose(lostIncomplete)
 	}
 }
+
+// Bypassed says that a response with this status has begun. If nothing was sent by the ResponseWriter of
+// Writer, a Replay keeps no answer. It is for adapters of frameworks whose handlers can go around that
+// writer, before FinishWritten.
+func (x *Exchange) Bypassed(status int) {
+	if x.sent == 0 {
+		x.sent = int32(status)
+		x.attempt.lose(lostUnknown)
+	}
+}
