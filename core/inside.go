@@ -33,6 +33,18 @@ func (inside) KeyAt(path string) Key { return keyAt(path) }
 // zero Key.
 func (inside) Outermost(k Key) string { return k.in.Outermost() }
 
+// Spent returns what a Reservation has spent under each of its charges, no two of which are on one key
+// under one policy.
+func (inside) Spent(r *Reservation) []int64 {
+	units := make([]int64, len(r.place))
+	for i, at := range r.place {
+		if at >= 0 {
+			units[i] = r.spent[at].Spent
+		}
+	}
+	return units
+}
+
 // Reason returns the reason of the Cooldown that denies.
 func (inside) Reason(r Result) int64 { return int64(r.reason) }
 

@@ -76,21 +76,19 @@ func (x *Exchange) ownRequest(r *http.Request) *http.Request {
 // settle settles what the request was charged. If it was refused although it was charged, what it has spent
 // stays spent, except estimates, which go back.
 func (x *Exchange) settle(r *http.Request, status int) {
-	actual := make([]int64, len(x.charged))
+	actual := inside.Spent(x.reservation)
 	for i, c := range x.charged {
 		switch {
-		case !x.Allowed():
-			if c.by.rule != nil && c.by.policy.Hold() == 0 {
-				actual[i] = c.cost
-			}
 		case c.by.block != nil:
-			if strikes := c.by.block.Strikes; strikes != nil {
+			if strikes := c.by.block.Strikes; strikes != nil && x.Allowed() {
 				actual[i] = max(0, strikes(r, status))
+			}
+		case !x.Allowed():
+			if c.by.policy.Hold() > 0 {
+				actual[i] = 0
 			}
 		case c.by.rule.Settle != nil:
 			actual[i] = max(0, c.by.rule.Settle(r, status, c.cost))
-		default:
-			actual[i] = c.cost
 		}
 	}
 	_ = x.reservation.Settle(r.Context(), actual...)

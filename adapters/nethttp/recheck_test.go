@@ -400,6 +400,31 @@ func TestRefusedRequestHoldsNothing(t *testing.T) {
 	})
 }
 
+// A request that is refused after it was charged keeps what it has spent, and of a clamped cost no more
+// than that.
+func TestRefusedRequestKeepsAClampedCost(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		all := rules(t,
+			core.PolicyConfig{Name: "bucket", Algorithm: core.TokenBucket{Burst: 100}},
+			core.PolicyConfig{Name: "log", Algorithm: core.SlidingLog{Windows: []core.Window{
+				{Limit: 100, Width: time.Hour}, {Limit: 120, Width: 2 * time.Hour}}}})
+		for i := range all {
+			all[i].Cost, all[i].Clamp = func(*http.Request) int64 { return 1000 }, true
+			all[i].Settle = func(*http.Request, int, int64) int64 { return 0 }
+		}
+		h := replay(t, guard(t, nethttp.Config{Gate: gate, Rules: all}), nethttp.ReplayConfig{Once: newOnce(t, gate), ID: byID}).
+			Handler(http.HandlerFunc(ok))
+		for _, want := range []int64{0, 100} { // the second answer is repeated
+			answers(t, get(h, withID("id")), http.StatusOK)
+			for _, rule := range all {
+				charge := core.Charge{Policy: rule.Policy, Key: gatetest.Key(t, "192.0.2.1")}
+				gatetest.Equal(t, used(t, gate, charge), want, "%s: units in use", rule.Policy.Name())
+			}
+		}
+	})
+}
+
 // used returns what is in use under a charge.
 func used(t *testing.T, gate *core.Gate, c core.Charge) int64 {
 	t.Helper()
