@@ -134,7 +134,7 @@ func (p *pass) settle() {
 	x := p.x
 	actual := make([]int64, len(x.charges)) // the asks spend nothing
 	for i, r := range x.ruled {
-		actual[i] = r.actual(p, max(0, x.charges[i].Cost))
+		actual[i] = r.actual(p, i)
 	}
 	// It runs to its end also if the context has ended, and core.Config.Observe sees errors.
 	x.t.hub.Tasks.Go(func() { _ = p.paid.Settle(p.req.Context(), actual...) })

@@ -94,8 +94,9 @@ func (r *Rule) charge(req *http.Request, m Measure) (core.Charge, error) {
 	return c, nil
 }
 
-// actual returns what the request of a pass has cost under the rule.
-func (r *ruled) actual(p *pass, cost int64) int64 {
+// actual returns what the request of a pass has cost under the rule of charge i.
+func (r *ruled) actual(p *pass, i int) int64 {
+	cost := max(0, p.x.charges[i].Cost)
 	switch m := p.x.measure; {
 	case r.Settle != nil:
 		return max(0, r.Settle(p.x.req, p.res, cost))
@@ -105,19 +106,7 @@ func (r *ruled) actual(p *pass, cost int64) int64 {
 		}
 	}
 	if r.Clamp && (p.res == nil || p.refused) {
-		return r.clamped(cost)
+		return inside.Spent(p.paid)[i]
 	}
 	return cost
-}
-
-// clamped returns what a cost spends before the rest of it is charged.
-func (r *ruled) clamped(cost int64) int64 {
-	least := r.limit
-	if log, ok := r.Policy.Algorithm().(core.SlidingLog); ok { // the limit is that of its longest window
-		whole, _, _ := r.Policy.Quota()
-		for _, w := range log.Windows {
-			least = min(least, max(1, w.Limit*r.limit/whole)) // the process may have decided on a share
-		}
-	}
-	return min(cost, least)
 }
