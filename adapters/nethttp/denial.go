@@ -38,18 +38,18 @@ func (a *Admission) denials() iter.Seq2[int, Denial] {
 			if sooner := a.sooner[i]; sooner > 0 {
 				r.RetryAfter = min(r.RetryAfter, sooner)
 			}
-			if !r.Allowed && !r.Policy.Shadow() && !yield(i, denialOf(r, a.charged[i].cost)) {
+			if !r.Allowed && !r.Policy.Shadow() && !yield(i, denialOf(r, &a.charged[i])) {
 				return
 			}
 		}
 	}
 }
 
-// denialOf returns the denial of a cost. A cost above the limit is too large. A SlidingLog tells its
-// longest window in Limit, and a shorter one may allow less: then all becomes available and is never
-// enough. A raised limit tells nothing of this: the raise may end before that. A remembered denial
-// may not know when all is available, but Window tells whether anything comes back.
-func denialOf(r core.Result, cost int64) Denial {
+// denialOf returns the denial of a charge. A cost above the limit is too large, unless it is clamped. A
+// SlidingLog tells its longest window in Limit, and a shorter one may allow less: then all becomes
+// available and is never enough. A raised limit tells nothing of this: the raise may end before that. A
+// remembered denial may not know when all is available, but Window tells whether anything comes back.
+func denialOf(r core.Result, c *charged) Denial {
 	d := Denial{Result: r, Running: r.KeptAfter() > 0}
 	if r.RetryAfter != core.Never {
 		return d
@@ -59,7 +59,8 @@ func denialOf(r core.Result, cost int64) Denial {
 		back = r.Window
 	}
 	d.DeniesAll = r.Limit == 0
-	d.TooLarge = r.Limit > 0 && (cost > r.Limit || r.Raised == 0 && back != core.Never)
+	d.TooLarge = r.Limit > 0 && (c.cost > r.Limit || r.Raised == 0 && back != core.Never) &&
+		(c.by.block != nil || !c.by.rule.Clamp)
 	return d
 }
 

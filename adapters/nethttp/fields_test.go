@@ -446,6 +446,7 @@ func TestDenialsThatNoWaitLifts(t *testing.T) {
 			`{"type":"about:blank","title":"Forbidden","status":403,"detail":"The plan does not include policy \"b\". The cost of the request exceeds the limit of policy \"a\".","violated-policies":["a","b"]}`},
 		{"above one, and another is exhausted", limits{"a": hour, "b": core.PerHour(6)}, nil, false, 6, 0, 429, base + "quota-exceeded"},
 		{"spent for ever", limits{"a": core.TokenBucket{Burst: 10}}, nil, false, 6, 0, 429, base + "quota-exceeded"},
+		{"spent for ever, of which a cost is clamped to all", limits{"a": core.TokenBucket{Burst: 10}}, nil, false, 11, 0, 429, base + "quota-exceeded"},
 		{"blocked, and above the limit", limits{"a": hour}, nil, true, 11, 0, 413,
 			`{"type":"about:blank","title":"Request Entity Too Large","status":413,"detail":"The cost of the request exceeds the limit of policy \"a\".",`},
 		{"blocked, and not included", limits{"a": core.DenyAll{}}, nil, true, 1, 0, 403,
@@ -456,10 +457,14 @@ func TestDenialsThatNoWaitLifts(t *testing.T) {
 				cfg := nethttp.Config{Gate: gate, DenyAllStatus: c.status}
 				for _, name := range []string{"a", "b"} {
 					if c.own[name] != nil {
-						cfg.Rules = append(cfg.Rules, nethttp.Rule{
+						rule := nethttp.Rule{
 							Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: c.own[name]}), Key: keyfunc.RemoteIP(),
 							Cost: func(*http.Request) int64 { return c.cost },
-						})
+						}
+						if strings.Contains(c.name, "clamped") {
+							rule.Clamp, rule.Settle = true, nethttp.RefundServerErrors
+						}
+						cfg.Rules = append(cfg.Rules, rule)
 					}
 				}
 				if c.plan != nil {
