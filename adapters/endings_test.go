@@ -256,6 +256,12 @@ func ginEndings() []ending {
 			return e
 		}
 	}
+	timeout := func(c *gin.Context) {
+		ctx, cancel := context.WithTimeout(c.Request.Context(), time.Hour)
+		defer cancel()
+		c.Request = c.Request.WithContext(ctx)
+		c.Next()
+	}
 	down := errors.New("database is down")
 	memory := core.Must(core.NewMemory(core.Config{}))
 	inside := gingate.Middleware(core.Must(nethttp.Limit(memory, "inside", core.PerMinute(1e6), keyfunc.RemoteIP())))
@@ -267,6 +273,7 @@ func ginEndings() []ending {
 		ending{name: "client leaves, Status 200", status: 200, build: engine(func(c *gin.Context) { leave(c.Request); c.Status(200) })},
 		ending{name: "client leaves, nothing, a guard inside", status: 200, failed: true, build: engine(inside, func(c *gin.Context) { leave(c.Request) })},
 		ending{name: "client leaves, Status 204, a guard inside", status: 204, build: engine(inside, func(c *gin.Context) { leave(c.Request); c.Status(204) })},
+		ending{name: "nothing, a timeout inside", status: 200, build: engine(timeout, func(*gin.Context) {})},
 		ending{name: "dispatched again, 200", status: 200, build: again(200)},
 		ending{name: "dispatched again, 401", status: 401, build: again(401)},
 		ending{name: "dispatched again, 502", status: 502, build: again(502)},
@@ -311,6 +318,7 @@ func echoEndings() []ending {
 		return server(echov4.WrapHandler(h))(g)
 	},
 		ending{name: "NoContent", status: 204, build: server(func(c echov4.Context) error { return c.NoContent(204) })},
+		ending{name: "nothing, a timeout inside", status: 200, build: server(fails(nil), echov4middleware.ContextTimeout(time.Hour))},
 		ending{name: "error", status: 500, build: server(fails(io.ErrUnexpectedEOF))},
 		ending{name: "HTTPError", status: 403, build: server(fails(echov4.ErrForbidden))},
 		ending{name: "wrapped HTTPError", status: 500, build: server(fails(fmt.Errorf("no: %w", echov4.ErrForbidden)))},
@@ -368,6 +376,7 @@ func echov5Endings() []ending {
 		return server(echo.WrapHandler(h))(g)
 	},
 		ending{name: "NoContent", status: 204, build: server(func(c *echo.Context) error { return c.NoContent(204) })},
+		ending{name: "nothing, a timeout inside", status: 200, build: server(fails(nil), echomiddleware.ContextTimeout(time.Hour))},
 		ending{name: "error", status: 500, build: server(fails(io.ErrUnexpectedEOF))},
 		ending{name: "HTTPError", status: 403, build: server(fails(echo.ErrForbidden))},
 		ending{name: "wrapped HTTPError", status: 403, build: server(fails(fmt.Errorf("no: %w", echo.ErrForbidden)))},

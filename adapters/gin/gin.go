@@ -46,7 +46,8 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 			}
 		}
 		x := g.Admit(c.Request)
-		c.Request = c.Request.WithContext(x.WithContext(c.Request.Context()))
+		ctx := x.WithContext(c.Request.Context())
+		c.Request = c.Request.WithContext(ctx)
 		if !x.Allowed() {
 			defer func() { c.Request = x.Finish(c.Request, x.Status()) }()
 			x.WriteHeaders(c.Writer.Header())
@@ -66,7 +67,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 				c.Request = x.FinishWritten(c.Request, returned)
 				return
 			}
-			if !returned || !w.responded && c.Request.Context().Err() != nil {
+			if !returned || !w.responded && ctx.Err() != nil {
 				x.Fail()
 			}
 			c.Request = x.Finish(c.Request, w.unwritten(c, returned))

@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -48,20 +49,15 @@ func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
 
 // FinishWritten is Finish for an adapter that has given its handler the ResponseWriter of Writer, which
 // knows the status. returned says that the handler has returned and did not panic. If it has not, or has
-// written nothing and the context of r has ended, FinishWritten calls Fail.
+// written nothing and the context that WithContext returned has ended, FinishWritten calls Fail.
 func (x *Exchange) FinishWritten(r *http.Request, returned bool) *http.Request {
-	status := int(x.sent)
-	if !returned || status == 0 && r.Context().Err() != nil {
+	if !returned || x.sent == 0 && x.attempt != nil && x.attempt.work.Context().Err() != nil {
 		x.Fail()
 	}
-	switch {
-	case status != 0:
-	case !returned:
-		status = http.StatusInternalServerError
-	default:
-		status = http.StatusOK
+	if !returned {
+		return x.Finish(r, cmp.Or(int(x.sent), http.StatusInternalServerError))
 	}
-	return x.Finish(r, status)
+	return x.Finish(r, cmp.Or(int(x.sent), http.StatusOK))
 }
 
 // ownRequest returns the request whose context carries the admission of x. In gin and echo, r is that of
