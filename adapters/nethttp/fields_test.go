@@ -324,6 +324,26 @@ func TestProxyStatesNoOtherLimit(t *testing.T) {
 	}
 }
 
+// A Guard whose limit never is whole again states no Reset, and lets none of the server pass beside it.
+func TestProxyStatesNoOtherReset(t *testing.T) {
+	for _, hints := range []int{0, 1} {
+		s := proxied(t, func(w http.ResponseWriter, _ *http.Request) {
+			for range hints {
+				w.WriteHeader(http.StatusEarlyHints)
+			}
+			for name, value := range map[string]string{"Limit": "5000", "Remaining": "4999", "Reset": "1700000000", "Used": "1"} {
+				w.Header().Set("X-RateLimit-"+name, value)
+			}
+		}, guard(t, nethttp.Config{
+			Gate: memory(t, newClock()), Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Burst: 10}}),
+			Dialect: nethttp.Legacy{},
+		}).Handler)
+		h := gatetest.Must(s.Client().Get(s.URL))(t).Header
+		got := fmt.Sprint(h["X-Ratelimit-Limit"], h["X-Ratelimit-Remaining"], h["X-Ratelimit-Reset"], h["X-Ratelimit-Used"])
+		gatetest.Equal(t, got, "[10] [9] [] [1]", "after %d early hints", hints)
+	}
+}
+
 // A Guard inside another one, on a request of the handler's own, keeps no headers of the response that
 // the outer one states its limits in.
 func TestInnerRequestKeepsItsOwnHeaders(t *testing.T) {

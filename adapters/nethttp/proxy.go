@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"maps"
 	"net/http"
 	"reflect"
 )
@@ -25,21 +26,24 @@ func KeepHeaders(res *http.Response) error {
 	if res.Header == nil {
 		res.Header = make(http.Header)
 	}
-	own := make(http.Header)
-	a.stateAll(own)
-	for name, values := range own {
+	all := make(http.Header)
+	for name := range res.Header {
+		all[name] = nil // a dialect deletes a Reset that must not stand beside its own limit
+	}
+	a.stateAll(all)
+	for name, own := range all {
 		stated := a.headers[name] != nil
-		switch {
-		case name == "Ratelimit" || name == "Ratelimit-Policy":
-			if !stated {
-				res.Header[name] = append(values, res.Header[name]...)
-			}
+		switch list := name == "Ratelimit" || name == "Ratelimit-Policy"; {
+		case own == nil, list && stated:
+			all[name] = res.Header[name]
+		case list:
+			all[name] = append(own, res.Header[name]...)
 		case stated:
-			res.Header.Del(name)
-		default:
-			res.Header[name] = values
+			delete(all, name)
 		}
 	}
+	clear(res.Header)
+	maps.Copy(res.Header, all)
 	return nil
 }
 
