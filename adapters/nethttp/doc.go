@@ -44,8 +44,9 @@
 //
 // # Responses
 //
-// Streaming, hijacking and flushing work through a Guard. Where it has headers to keep or a status
-// to see, it wraps the ResponseWriter, and the wrapper has the same optional interfaces and Unwrap.
+// Streaming, hijacking and flushing work through a Guard. Where something depends on the response, such
+// as a [Rule].Settle, it wraps the ResponseWriter, and the wrapper has Unwrap and the same optional
+// interfaces except http.Pusher.
 // Headers are set before the next handler runs, which may change them. net/http spells RateLimit
 // and RateLimit-Policy as Ratelimit and Ratelimit-Policy; header names ignore case.
 //
