@@ -42,7 +42,8 @@ func (x *delivery) try() (*pass, *BusyError, error) {
 		x.req.Context(), semaphore.Request{Caps: x.caps}, x.charges...,
 	)
 	if l != nil {
-		return x.pass(l, l.Reservation(), &d)
+		x.note(&d)
+		return x.pass(l, l.Reservation())
 	}
 	denied := x.denial(&d, 0)
 	if err != nil {
@@ -113,13 +114,37 @@ func (x *delivery) reserve() (*pass, *BusyError, error) {
 	case !d.Allowed:
 		return nil, x.denial(&d, left), nil
 	}
+	x.note(&d)
 	if denied, err := x.delay(paid, &d, asked); denied != nil || err != nil {
-		_ = paid.Cancel(x.req.Context()) // on failure it stays spent
+		x.giveBack(paid)
 		return nil, denied, err
 	}
 	slot := x.lease
 	x.lease = nil // it is the pass's
-	return x.pass(slot, paid, &d)
+	return x.pass(slot, paid)
+}
+
+// note keeps what the decision that admitted a request tells of its rules.
+func (x *delivery) note(d *core.Decision) {
+	for i := range x.ruled {
+		by, r := d.At(i), &x.ruled[i]
+		r.left, r.limit, r.turn = by.Remaining, by.Limit, by.Delay > 0
+		if by.Source == core.SourceLocal { // what other processes leave is not known
+			r.left = 0
+		}
+	}
+}
+
+// giveBack refunds what a request has spent that is not sent. A turn that has come stays spent, as if it had
+// been used: others have the turns behind it, and whoever got the units would go beside one of those.
+func (x *delivery) giveBack(paid *core.Reservation) {
+	kept := make([]int64, len(x.charges)) // the asks spend nothing
+	for i := range x.ruled {
+		if x.ruled[i].turn && !time.Now().Before(x.due) {
+			kept[i] = inside.Spent(paid)[i]
+		}
+	}
+	_ = paid.Settle(x.req.Context(), kept...) // on failure all stays spent
 }
 
 // spend spends the charges, for at most that time later. The Reservation is nil if there is nothing to
@@ -157,7 +182,7 @@ func (x *delivery) delay(
 		return nil, nil
 	}
 	delay, slot := paid.Delay(), x.lease
-	due := time.Now().Add(delay)
+	x.due = time.Now().Add(delay)
 	x.begin(longest.Policy.Name(), delay)
 	if err := x.sleep(delay); err != nil {
 		return nil, err
@@ -168,7 +193,7 @@ func (x *delivery) delay(
 		return nil, wrapped(err)
 	case !d.Allowed:
 		return x.denial(&d, 0), nil
-	case time.Since(due) > overdue, x.lease != slot, !paid.Kept(),
+	case time.Since(x.due) > overdue, x.lease != slot, !paid.Kept(),
 		by.Cause != nil && d.Cause == nil, by.Cause == nil && x.t.hub.Keeper.Broke().After(asked):
 		return new(BusyError), nil
 	}

@@ -53,6 +53,7 @@ type ruled struct {
 	cooldown core.Key // where nothing is left of Rule.Limit until a reset, or zero
 	left     int64    // when the request was admitted, or 0 if its process decided alone
 	limit    int64    // with its raises, of which that was left
+	turn     bool     // its units were reserved for a turn
 }
 
 // open derives the charges of a request, and decides nothing. The delivery is not nil.

@@ -29,21 +29,11 @@ type pass struct {
 
 // pass returns what the request was admitted with, unless the slot is lost meanwhile: then it must not be
 // sent.
-func (x *delivery) pass(
-	l *semaphore.Lease, paid *core.Reservation, d *core.Decision,
-) (*pass, *BusyError, error) {
-	if ctx := x.req.Context(); lost(l) {
-		_ = paid.Cancel(ctx) // on failure it stays spent
-		_ = l.Release(ctx)   // on failure it is sent again
+func (x *delivery) pass(l *semaphore.Lease, paid *core.Reservation) (*pass, *BusyError, error) {
+	if lost(l) {
+		x.giveBack(paid)
+		_ = l.Release(x.req.Context()) // on failure it is sent again
 		return nil, new(BusyError), nil
-	}
-	for i := range x.ruled {
-		by := d.At(i)
-		if by.Source == core.SourceLocal { // what other processes leave is not known
-			by.Remaining = 0
-		}
-		x.ruled[i].left = by.Remaining
-		x.ruled[i].limit = by.Limit
 	}
 	p := &pass{x: x, req: x.req, paid: paid}
 	if l != nil {
@@ -78,7 +68,7 @@ func (p *pass) send() (*http.Response, error) {
 		// It had no connection, not even one that broke before Base dialed again.
 		if x.unsent = x.asked.Load() && !x.connected.Load(); x.unsent {
 			p.settled.Store(true)
-			x.t.hub.Tasks.Go(func() { _ = p.paid.Cancel(p.req.Context()) }) // on failure it stays spent
+			x.t.hub.Tasks.Go(func() { x.giveBack(p.paid) })
 		}
 		return nil, p.explain(err)
 	case res == nil:

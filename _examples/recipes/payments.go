@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -12,10 +13,10 @@ import (
 
 // Payments lets a tenant repeat a payment whose answer was lost: pay handles each Idempotency-Key of a
 // tenant once a day, and a retry gets the same answer, which Redis keeps sealed. The first key seals;
-// earlier ones open what they have sealed.
+// earlier ones open what they have sealed. A client that leaves does not end its payment.
 func Payments(gate *core.Gate, pay http.Handler, keys ...[]byte) http.Handler {
 	id := keyfunc.Must(keyfunc.Header("Idempotency-Key"))
-	return core.Must(nethttp.NewReplay(nil, nethttp.ReplayConfig{
+	repeated := core.Must(nethttp.NewReplay(nil, nethttp.ReplayConfig{
 		Once:    core.Must(once.New(gate, once.Config{Name: "payments", Window: 24 * time.Hour})),
 		ID:      keyfunc.Must(keyfunc.Join(byTenant, id)),
 		MaxWait: 5 * time.Second, // for the answer of a request that runs
@@ -25,4 +26,7 @@ func Payments(gate *core.Gate, pay http.Handler, keys ...[]byte) http.Handler {
 			return status < http.StatusBadRequest || status == http.StatusPaymentRequired
 		},
 	})).Handler(pay)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		repeated.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
+	})
 }
