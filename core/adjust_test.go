@@ -70,6 +70,42 @@ func TestRaiseUsedRaisesByMaximum(t *testing.T) {
 	})
 }
 
+// RaiseUsed forgives nothing of a debt, also under a policy that is not Raisable and has no ledger.
+func TestRaiseUsedForgivesNoDebt(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		for _, q := range quotasOfTen {
+			if q.next == 0 {
+				continue // has no next period, which would owe something
+			}
+			c.Set(time.UnixMicro(epoch))
+			one := core.Charge{Policy: limited(t, "quota", q.algorithm), Key: newKey(t, "k", q.name), Cost: 10}
+			settle(t, charge(t, g, one), 100)
+			c.Advance(q.next)
+			gatetest.Equal(t, raiseUsed(t, g, one, 95), 5, "%s: RaiseUsed added", q.name)
+			c.Advance(q.next)
+			gatetest.Equal(t, used(t, g, one.Policy, one.Key), 80, "%s: the period after begins with", q.name)
+		}
+	})
+}
+
+// The key of a debt lives until the debt is paid, which RaiseUsed does not hasten.
+func TestRaiseUsedKeepsTheKeyOfADebt(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		day := core.FixedWindow{Limit: 10, Window: 24 * time.Hour}
+		one := core.Charge{Policy: limited(t, "quota", day), Key: newKey(t, "k"), Cost: 10}
+		settle(t, charge(t, g, one), 100)
+		raiseUsed(t, g, one, 110)
+		names := redistest.Keys(t, client, s.Prefix+"*")
+		if ttl := client.PTTL(t.Context(), names[0]).Val(); len(names) != 1 || ttl < 8*day.Window {
+			t.Errorf("%q, the first lives for %v", names, ttl)
+		}
+	})
+}
+
 // A figure above twice the limit counts as a whole: the raise that it was spent under may be lost with
 // the data, and come after it.
 func TestRaiseUsedBeforeItsRaise(t *testing.T) {

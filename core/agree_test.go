@@ -115,7 +115,7 @@ var heldPolicies = []core.PolicyConfig{
 		core.TokenBucket{Rate: 7, Per: 3 * time.Second, Burst: 30}, core.TokenBucket{Rate: 1, Per: 7 * time.Second, Burst: 20}, core.PerMinute(60)), Hold: 2 * time.Second},
 }
 
-// quotas are policies that can be adjusted.
+// quotas are policies whose counts can be adjusted, and the limits of some raised.
 var quotas = []core.PolicyConfig{
 	{Name: "raisable-fixed", Algorithm: core.FixedWindow{Limit: 20, Window: 3 * time.Second}, Raisable: true},
 	{Name: "raisable-frozen", Algorithm: core.TokenBucket{Burst: 40}, Raisable: true, Hold: 2 * time.Second},
@@ -129,6 +129,9 @@ var quotas = []core.PolicyConfig{
 	{Name: "ledger-fixed", Algorithm: core.FixedWindow{Limit: 25, Window: 10 * time.Second}, Ledger: spentIn, Hold: time.Second},
 	{Name: "ledger-session", Algorithm: core.TokenBucket{Burst: 100, Per: time.Minute}, Ledger: spentIn},
 	{Name: "ledger-frozen", Algorithm: core.TokenBucket{Burst: 100}, Ledger: spentIn},
+	// Debts of these outlive the clock's moves.
+	{Name: "plain-fixed", Algorithm: core.FixedWindow{Limit: 3, Window: 30 * 24 * time.Hour}},
+	{Name: "plain-months", Algorithm: core.Calendar{Limit: 3, Every: core.PeriodMonth, In: time.UTC}},
 }
 
 // spentIn is a ledger that says something else in each period.
@@ -325,6 +328,7 @@ func (l *lockstep) step(i int) {
 		actual = append(actual, units)
 	}
 	quota, change := l.rng.IntN(len(l.configs)), l.adjustment()
+	figure := change.Raise * (1 + l.rng.Int64N(30))
 	if l.rng.IntN(8) > 0 {
 		quota = len(mixedPolicies) + len(heldPolicies) + l.rng.IntN(len(quotas))
 	}
@@ -338,7 +342,7 @@ func (l *lockstep) step(i int) {
 			what, seen[i] = "Adjust", fmt.Sprint(done, err)
 		case op >= 29:
 			c := under(l.plan, core.Charge{Policy: l.policies[i][quota], Key: change.Key})[0]
-			added, err := g.RaiseUsed(ctx, c, 5*change.Raise, change.At)
+			added, err := g.RaiseUsed(ctx, c, figure, change.At)
 			what, seen[i] = "RaiseUsed", fmt.Sprint(added, err)
 		case op >= 27 && pick < len(l.held):
 			what, seen[i] = "Renew", fmt.Sprint(l.held[pick][i].Renew())
@@ -486,6 +490,9 @@ func (l *lockstep) compareStates() {
 func (l *lockstep) adjustment() core.Adjustment {
 	a := core.Adjustment{
 		ID: fmt.Sprint("a ", l.rng.IntN(30)), Key: l.keys[l.rng.IntN(len(l.keys))], Units: l.rng.Int64N(21) - 10,
+	}
+	if l.rng.IntN(4) == 0 {
+		a.Units *= 10 // a debt of many periods
 	}
 	if l.rng.IntN(3) > 0 {
 		a.Raise = l.rng.Int64N(12)

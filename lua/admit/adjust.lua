@@ -97,6 +97,7 @@ local function at_least()
   end
   local reply, limit = decide(keys, argv, now, margin), argv[argv[1] + 5] + 3
   local missing = math.max(0, asked[1] - reply[2])
+  argv[-limit] = argv[-limit] or argv[limit] + 0 -- a window pays no more of a debt than before
   argv[limit] = math.max(argv[limit] + 0, asked[1] + 0) -- nothing is dropped or owed
   change(missing)
   if asked[2] ~= '0' then
