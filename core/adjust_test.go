@@ -723,6 +723,61 @@ func TestWaitsOfSeveralChargesKnowWhenRaisesEnd(t *testing.T) {
 	}
 }
 
+// A cost that is clamped falls with the limit when a raise ends, so that waiting helps. The wait is exact.
+func TestClampedCostFallsWithTheRaise(t *testing.T) {
+	t.Parallel()
+	day := core.FixedWindow{Limit: 100, Window: 24 * time.Hour}
+	left := 24*time.Hour - time.Duration(epoch%day.Window.Microseconds())*time.Microsecond
+	for _, tt := range []struct {
+		name  string
+		limit core.Algorithm
+		until time.Duration
+		used  int64
+		also  bool // a minute that is exhausted
+		wait  time.Duration
+	}{
+		{"in this window", day, left - time.Hour, 1, false, left},
+		{"at its end", day, left, 1, false, left},
+		{"in the next window", day, left + time.Hour, 1, false, left},
+		{"in a debt", day, left, 150 + 120, false, left + 2*day.Window},
+		{"of an untouched key", day, time.Second, 0, true, 40 * time.Second},
+		{"of an untouched grant", frozen(100), time.Second, 0, true, 40 * time.Second},
+		{"of a grant", frozen(100), time.Second, 1, false, core.Never},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+				c.Set(time.UnixMicro(epoch))
+				if tt.also {
+					c.Set(time.UnixMicro(epoch).Truncate(time.Minute).Add(20 * time.Second))
+				}
+				asked := core.Charge{Key: newKey(t, "k"), Cost: 500, Clamp: true,
+					Policy: newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: tt.limit, Raisable: true})}
+				raiseBy(t, g, asked, 50, c.Now().Add(tt.until))
+				if tt.used > 0 {
+					adjust(t, g, core.Adjustment{ID: "used", Policy: asked.Policy, Key: asked.Key, Units: tt.used})
+				}
+				charges := []core.Charge{asked}
+				if tt.also {
+					minute := core.Charge{Key: asked.Key, Policy: limited(t, "minute", core.FixedWindow{Limit: 1, Window: time.Minute})}
+					admits(t, g, minute)
+					charges = append(charges, minute)
+				}
+				d := decide(t, g, charges...)
+				if d.Allowed || d.RetryAfter() != tt.wait {
+					t.Fatalf("%v, want %v: %s", d.RetryAfter(), tt.wait, show(d))
+				}
+				if tt.wait == core.Never {
+					return
+				}
+				c.Advance(tt.wait - time.Microsecond)
+				denies(t, g, charges...)
+				c.Advance(time.Microsecond)
+				admits(t, g, charges...)
+			})
+		})
+	}
+}
+
 // A remembered denial tells the wait that heeds raises, too.
 func TestRememberedWaitHeedsRaises(t *testing.T) {
 	t.Parallel()

@@ -364,5 +364,5 @@ func (c *charge) later(wait time.Duration) time.Duration {
 	if len(c.Raises) == 0 || c.Shadow || wait == Never {
 		return wait
 	}
-	return algorithm.QuotaOf(c.RaisedLimit()).Later(c.Reply, c.Units, wait)
+	return algorithm.QuotaOf(c.RaisedLimit()).Later(c.Reply, c.Units, wait, c.clamps)
 }

@@ -193,6 +193,9 @@ func (r *Result) read(c *charge, p *inquiry) {
 	}
 	limit := c.RaisedLimit()
 	reading := limit.Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
+	if c.clamps && len(c.Raises) > 0 {
+		reading.RetryAfter = algorithm.QuotaOf(limit).Later(c.Reply, c.Units, 0, true)
+	}
 	fits := c.Fits
 	if p.op == algorithm.Reserve {
 		fits = r.reserve(c, &reading, p.whole[0].Bound)

@@ -121,25 +121,30 @@ func (f *FixedWindow) Read(reply []int64, charged Cost, n int64) Reading {
 	count, left, debt, finish := reply[0], reply[1], reply[2], reply[3]
 	r := Reading{Limit: f.limit, Used: count + charged.Whole, Window: f.Window()}
 	r.Remaining = max(0, f.limit-r.Used)
-	r.RetryAfter = f.later(reply, n, 0)
+	r.RetryAfter = f.Later(reply, n, 0, false)
 	if r.Used > 0 && f.grant {
 		r.NextAfter, r.ResetAfter = Never, Never
 	} else if r.Used > 0 {
-		r.NextAfter = f.later([]int64{r.Used, left, debt, finish}, r.Remaining+1, 0)
+		r.NextAfter = f.Later([]int64{r.Used, left, debt, finish}, r.Remaining+1, 0, false)
 		wait := f.next(reply, 1+f.windows(debt))
 		r.ResetAfter, r.Reset = micros(wait), finish+wait-left
 	}
 	return r
 }
 
-// later returns the first wait, at least from, after which n units fit, given a reply. More room comes
-// when a window ends, and less when a raise does.
-func (f *FixedWindow) later(reply []int64, n, from int64) time.Duration {
-	count, left, debt := reply[0], reply[1], reply[2]
+// Later returns the first wait, at least least, after which n units fit, Never if there is none. The reply
+// is one to a charge under the limit. More room comes when a window ends, and less when a raise does. If
+// the charge clamps, its units fall with the limit.
+func (f *FixedWindow) Later(reply []int64, n int64, least time.Duration, clamps bool) time.Duration {
+	from, count, left, debt := ceilMicros(least), reply[0], reply[1], reply[2]
 	if n > f.limit {
 		return Never
 	}
-	if (f.grant || from < left) && count+n <= f.limit-f.raises.ended(from) {
+	limit := f.limit - f.raises.ended(from)
+	if clamps {
+		n = min(n, limit)
+	}
+	if (f.grant || from < left) && count+n <= limit {
 		return micros(from)
 	}
 	if f.grant {
@@ -147,7 +152,10 @@ func (f *FixedWindow) later(reply []int64, n, from int64) time.Duration {
 	}
 	for window := int64(1); ; {
 		wait := max(from, f.next(reply, window))
-		limit := f.limit - f.raises.ended(wait)
+		limit = f.limit - f.raises.ended(wait)
+		if clamps {
+			n = min(n, limit)
+		}
 		if n > limit {
 			return Never
 		}
@@ -194,12 +202,6 @@ func (f *FixedWindow) next(reply []int64, n int64) int64 {
 		return left + end - finish
 	}
 	return left + (n-1)*length
-}
-
-// Later returns the first wait, at least from, after which n units fit, Never if there is none. The
-// reply is one to a charge under the limit.
-func (f *FixedWindow) Later(reply []int64, n int64, from time.Duration) time.Duration {
-	return f.later(reply, n, ceilMicros(from))
 }
 
 // Raised returns the limit with that many units more, of which the raises will end.
