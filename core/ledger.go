@@ -66,7 +66,11 @@ func (g *Gate) askLedgers(
 				return err
 			}
 		}
-		if err := g.send(ctx, one); err != nil {
+		within, err := g.raise(ctx, p, r) // the ledger may have raised limits
+		if err == nil {
+			err = g.send(within, one)
+		}
+		if err != nil {
 			return err
 		}
 	}

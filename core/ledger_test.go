@@ -168,6 +168,31 @@ func TestLedgerRaises(t *testing.T) {
 	})
 }
 
+// A ledger may apply raises that were lost with the data. The decision that asked it is clamped to them.
+func TestClampHeedsRaisesOfTheLedger(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		for used, fits := range map[int64]bool{500: true, 501: false} {
+			var p *core.Policy
+			p = newPolicy(t, core.PolicyConfig{
+				Name: "budget", Algorithm: frozen(100), Raisable: true, OnFailure: core.FailClosed,
+				Ledger: func(ctx context.Context, key core.Key, _ core.Span) (int64, error) {
+					_, err := g.Adjust(ctx, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 900, Until: c.Now().Add(time.Hour)})
+					return used, err
+				},
+			})
+			charge := core.Charge{Policy: p, Key: newKey(t, "k", strconv.FormatInt(used, 10)), Cost: 500, Clamp: true}
+			want := used
+			if fits {
+				want += charge.Cost
+			}
+			if d := decide(t, g, charge); d.Allowed != fits || d.At(0).Used != want || d.At(0).Limit != 1000 {
+				t.Errorf("%d are used: %s", used, show(d))
+			}
+		}
+	})
+}
+
 // A process asks a ledger that has failed again after a second, however it failed.
 func TestLedgerIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
