@@ -89,6 +89,21 @@ func TestExpiredKeysAreEvictedFirst(t *testing.T) {
 	}
 }
 
+// A full shard evicts no debt that lives, whatever the limit of a Peek.
+func TestPeekShortensNoDebt(t *testing.T) {
+	c := newClock()
+	g := memoryGate(t, core.Config{MaxKeys: 4 * 64, Clock: c.Now}) // all policies on a key are in one shard
+	hour := core.FixedWindow{Limit: 10, Window: time.Hour}
+	owes := core.Charge{Policy: limited(t, "owes", hour), Key: newKey(t, "k"), Cost: 10}
+	settle(t, charge(t, g, owes), 100)
+	c.Advance(3 * time.Hour)
+	peek(t, g, core.Charge{Policy: owes.Policy, Key: owes.Key, Limit: core.FixedWindow{Limit: 500, Window: time.Hour}})
+	for i := range 8 {
+		admits(t, g, core.Charge{Policy: limited(t, fmt.Sprint("other", i), hour), Key: owes.Key})
+	}
+	wantUsed(t, g, owes.Policy, owes.Key, 70)
+}
+
 // Requests for keys in opposite orders do not deadlock, and all of them count exactly.
 func TestMemoryCountsExactlyUnderConcurrency(t *testing.T) {
 	const goroutines, each, burst = 64, 300, 5000

@@ -4,8 +4,9 @@ import "fmt"
 
 // window is the state of one key.
 type window struct {
-	kept  windowCount
-	found windowCount
+	kept    windowCount
+	expires int64 // of what is kept, under the limit that stored it
+	found   windowCount
 
 	of         *FixedWindow
 	begin, now int64
@@ -15,7 +16,18 @@ type windowCount struct{ start, finish, count, debt int64 }
 
 func (f *FixedWindow) NewState() State { return &window{of: f} }
 
-func (s *window) Expires() int64 {
+// Expires implements State. A debt lasts longer under a lower limit, and no limit that only asks makes it
+// expire sooner.
+func (s *window) Expires() int64 { return max(s.expires, s.ends()) }
+
+// keep stores a count.
+func (s *window) keep(w windowCount) {
+	s.kept = w
+	s.expires = s.ends()
+}
+
+// ends returns when what is kept expires under the limit that asked last.
+func (s *window) ends() int64 {
 	w := &s.kept
 	if w.debt == 0 {
 		return w.finish
@@ -62,7 +74,7 @@ func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 		*w = windowCount{start: now, finish: now + f.width}
 	}
 	if changed {
-		s.kept = s.found
+		s.keep(s.found)
 	}
 	return changed
 }
@@ -118,7 +130,7 @@ func (s *window) enter(start, finish int64) (changed bool) {
 	}
 	w.finish, s.begin = finish, start
 	if changed {
-		s.kept = *w
+		s.keep(*w)
 	}
 	return changed
 }
@@ -144,7 +156,7 @@ func (s *window) Commit(c Cost, t Terms) int64 {
 		w.finish = s.now + s.of.width
 	}
 	w.count += n
-	s.kept = *w
+	s.keep(*w)
 	return w.start + 1
 }
 
@@ -161,7 +173,7 @@ func (s *window) Give(c Cost, receipt int64) bool {
 		less = max(0, w.count-s.of.limit) - max(0, count-s.of.limit)
 	}
 	w.count, w.debt = count, max(0, w.debt-less)
-	s.kept = *w
+	s.keep(*w)
 	return true
 }
 
@@ -171,13 +183,14 @@ func (s *window) expire(c Cost, receipt, ended int64) bool {
 	if s.Give(c, receipt) {
 		return true
 	}
-	w := &s.kept
+	w := s.kept
 	if s.found.count == 0 || receipt != w.start+1 || ended >= w.finish {
 		return false
 	}
 	w.count, w.debt = max(0, w.count-c.Whole), max(0, w.debt-c.Whole)
 	if w.debt == 0 {
-		*w = windowCount{}
+		w = windowCount{}
 	}
+	s.keep(w)
 	return true
 }
