@@ -238,7 +238,8 @@ func TestZonesOfOneName(t *testing.T) {
 	tag := func(in *time.Location) string { return must(NewCalendar(5, Month, in, time.Time{}, time.Now())).tag }
 	for name, want := range map[string]string{
 		"UTC": "ca2M", "Europe/Berlin": "ca2My3porzzjlkve", "CET": "ca2M12zbc9bagyoc7", "EST": "ca2M1iby9jxzaxiuz",
-		"GMT": "ca2M2hrxs8jpskd0z",
+		"GMT": "ca2M2hrxs8jpskd0z", "EET": "ca2M26ccuc6jbu2d5", "HST": "ca2M8a4ox4ex0t66", "MET": "ca2M20bgdt9t87yr5",
+		"MST": "ca2Meozi7tg4u9sj", "WET": "ca2M1adfkckns92yj", "GMT0": "ca2M2okyu64udc3f9", "Zulu": "ca2M3qx2ksgg5pfbz",
 	} {
 		if got := tag(must(time.LoadLocation(name))); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -250,6 +251,12 @@ func TestZonesOfOneName(t *testing.T) {
 	} {
 		if a, b := tag(pair[0]), tag(pair[1]); a == b {
 			t.Errorf("both zones called %q have the count %s", pair[0], a)
+		}
+	}
+	for name, same := range map[string]bool{"GMT": true, "EST": true, "GMT0": false, "Zulu": false} { // with or without tzdata
+		in := must(time.LoadLocation(name))
+		if a, b := tag(time.FixedZone(name, offsets(in)[0])), tag(in); (a == b) != same {
+			t.Errorf("a fixed zone called %s has the count %s, and the zone of that name %s", name, a, b)
 		}
 	}
 	if a, b := tag(time.FixedZone("here", 3600)), tag(time.FixedZone("here", 3600)); a != b {
