@@ -296,8 +296,8 @@ func TestAdjust(t *testing.T) {
 		adjust := func(policy string, more ...string) result {
 			return a.run(append([]string{"adjust", "acme/user-1", policy, "--policies", file, "--json"}, more...)...)
 		}
-		a.spend(tokensPolicy, 90)
 		adjust("tokens", "--give", "10").want(t, exitNo, "no program states")
+		a.spend(tokensPolicy, 90)
 		a.states(apiPolicy, tokensPolicy, minutePolicy, fixedPolicy, limitBy("fast", core.DenyAll{}))
 		for _, c := range []struct {
 			args        []string
