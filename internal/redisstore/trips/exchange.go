@@ -70,8 +70,8 @@ func (l *link) Send(ctx context.Context, client redis.UniversalClient, b Batch) 
 	return commands[0].reply()
 }
 
-// exchange sends commands once each and reads the replies. Its error says that there is no first
-// reply.
+// exchange sends commands once each and reads the replies. Its error says that no command was
+// answered.
 func (l *link) exchange(
 	ctx context.Context, client redis.UniversalClient, commands []command,
 ) (err error) {
@@ -104,14 +104,19 @@ func (l *link) mend(ctx context.Context, client redis.UniversalClient, commands 
 			commands[at[i]] = c
 		}
 	}
-	first := commands[0].sent.Err()
-	switch {
-	case answered(first):
-		return nil
-	case hungUp(first):
-		return askAgain(ctx, client, first)
+	fault := commands[0].sent.Err()
+	for i := range commands { // those of a Ring, or that have moved, may go to several servers
+		switch err := commands[i].sent.Err(); {
+		case answered(err):
+			return nil
+		case !wroteNothing(err): // no call is told that it was not sent because another was not
+			fault = err
+		}
 	}
-	return first
+	if hungUp(fault) {
+		return askAgain(ctx, client, fault)
+	}
+	return fault
 }
 
 // process sends commands in one round trip, and reports whether all have a reply. They keep their

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"os"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redisstore/trips"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // way is to a server that two round trips are on their way to. It notes those that follow.
@@ -226,6 +230,46 @@ func TestUnknownScriptIsSentWhole(t *testing.T) {
 			t.Errorf("sent %v, want %s; error %v", sent, want, errs["b1"])
 		}
 	})
+}
+
+// A script without an answer takes none from the others of its round trip, as of another shard of a Ring.
+// No call is told that it was not sent because another was not.
+func TestScriptWithoutAnAnswerFailsAlone(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	for name, c := range map[string]struct {
+		first  error // of the first script
+		again  error // of the first script when it is sent whole
+		second error
+		unsent bool // the first call was not sent
+	}{
+		"refused":               {first: refused, unsent: true},
+		"broken":                {first: io.ErrUnexpectedEOF},
+		"unknown, then broken":  {first: reply("NOSCRIPT No matching script."), again: io.ErrUnexpectedEOF},
+		"refused, other broken": {first: refused, second: io.ErrUnexpectedEOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, errs := post(t, func(cmd redis.Cmder) {
+					err := c.second
+					switch {
+					case texts(cmd)[0] == "a1" && cmd.Name() == "eval":
+						err = c.again
+					case texts(cmd)[0] == "a1":
+						err = c.first
+					}
+					if answer(cmd); err != nil {
+						cmd.SetErr(err)
+					}
+				}, "a1", "b1")
+				if errs["a1"] == nil || errors.As(errs["a1"], new(request.Unsent)) != c.unsent {
+					t.Errorf("the first call: %v", errs["a1"])
+				}
+				if (errs["b1"] == nil) != (c.second == nil) || errors.As(errs["b1"], new(request.Unsent)) {
+					t.Errorf("the second call: %v", errs["b1"])
+				}
+			})
+		})
+	}
 }
 
 // In a process that lags a lone call ends with its context and with the server, as everywhere. One
