@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -143,7 +144,7 @@ func (g *Gate) give(ctx context.Context, hold string, charges []*request.Charge)
 	}
 	send := func() {
 		detached := context.WithoutCancel(ctx)
-		err := safely(func() error {
+		err := breaker.Safely(func() error {
 			_, err := g.settle(deadline.Until(detached, end), hold, charges)
 			return err
 		})

@@ -11,6 +11,7 @@ import (
 	"weak"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -117,7 +118,7 @@ func (r *Reservation) renewLater() {
 			return
 		}
 		r.gate.tasks.Go(func() {
-			_ = safely(r.renew) // a failure is tried again
+			_ = breaker.Safely(r.renew) // a failure is tried again
 			r.renewLater()
 		})
 	})
@@ -159,17 +160,7 @@ func (r *Reservation) renew() error {
 // Kept reports whether all that the reservation holds under a PolicyConfig.Hold still counts. It renews
 // what is held, because only that tells. It is for what acts a while after it has reserved.
 func (r *Reservation) Kept() bool {
-	return r == nil || r.hold.id == "" || safely(r.renew) == nil && r.hold.lost() == 0
-}
-
-// safely calls f. A panic, as in a hook of the client, is an error.
-func safely(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("core: panic: %v", p)
-		}
-	}()
-	return f()
+	return r == nil || r.hold.id == "" || breaker.Safely(r.renew) == nil && r.hold.lost() == 0
 }
 
 // atHolds settles or renews holds in one step. It returns a bit for each charge whose hold had
@@ -193,7 +184,7 @@ type unsettled struct {
 // that fails: all, if none was settled.
 func (r *Reservation) end(ctx context.Context, part *unsettled) error {
 	ended := int64(0)
-	err := safely(func() (err error) {
+	err := breaker.Safely(func() (err error) {
 		ended, err = r.gate.settle(ctx, r.hold.id, part.charges)
 		return err
 	})

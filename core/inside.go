@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -73,7 +74,7 @@ func (inside) Suffix(p *Policy) string { return p.own.kind.Suffix }
 // key is blocked. It keeps the answer, which may be empty, as long as the block lasts. It works on a
 // closed Gate too. A panic, as in a hook of the client, is an error.
 func (inside) Mark(ctx context.Context, g *Gate, p *Policy, key Key, answer []byte) error {
-	return safely(func() error {
+	return breaker.Safely(func() error {
 		_, _, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, b *algorithm.Block) {
 			r.Op = algorithm.Decide
 			r.Charges[0].Cost = b.Cost(1)
@@ -92,14 +93,16 @@ func (inside) Answer(ctx context.Context, g *Gate, p *Policy, key Key) ([]byte, 
 }
 
 // Forgive lets the next block of a key under a policy whose Algorithm is a Block be as short as the
-// first one, unless the key is blocked.
+// first one, unless the key is blocked. A panic, as in a hook of the client, is an error.
 func (inside) Forgive(ctx context.Context, g *Gate, p *Policy, key Key) error {
-	_, _, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, b *algorithm.Block) {
-		r.Op = algorithm.Give
-		r.Charges[0].Cost = b.Cost(1)
-		r.Charges[0].Reply = []int64{algorithm.LastBlock}
+	return breaker.Safely(func() error {
+		_, _, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, b *algorithm.Block) {
+			r.Op = algorithm.Give
+			r.Charges[0].Cost = b.Cost(1)
+			r.Charges[0].Reply = []int64{algorithm.LastBlock}
+		})
+		return err
 	})
-	return err
 }
 
 // IsQuota reports whether a limit counts units that do not come back before its period ends, so that
@@ -122,7 +125,8 @@ func (inside) Block(ctx context.Context, b *Blocklist, key Key, d time.Duration)
 // Cool blocks a key under a policy whose Algorithm is a Block, for longer each time as growth says, or
 // as the Cooldown does, and returns for how long it is blocked then. A process that has learnt of a
 // block with a reason heeds it while Redis does not answer, and remembers it whatever else is charged. If
-// the key is blocked in this process alone, the error beside the rest is why Redis does not know of that.
+// the key is blocked in this process alone, the error beside the rest is why Redis does not know of that. A
+// panic, as in a hook of the client, is an error.
 func (inside) Cool(
 	ctx context.Context, g *Gate, p *Policy, key Key, growth Block, c hub.Cooldown,
 ) (rest time.Duration, err error) {
@@ -135,17 +139,21 @@ func (inside) Cool(
 	if c.For > 0 {
 		cost = limit.ByHand(c.For, c.Reason)
 	}
-	told, cause, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, _ *algorithm.Block) {
-		r.Op = algorithm.Force
-		r.Charges[0].Limit = limit
-		r.Charges[0].Cost = cost
+	err = breaker.Safely(func() error {
+		told, cause, err := (&Blocklist{g, p}).send(ctx, key, func(r *request.Request, _ *algorithm.Block) {
+			r.Op = algorithm.Force
+			r.Charges[0].Limit = limit
+			r.Charges[0].Cost = cost
+		})
+		if err != nil {
+			return err
+		}
+		var reason int64
+		rest, reason = limit.Rest(told.Reply, cost)
+		heed(g, p, key, rest, reason)
+		return cause
 	})
-	if err != nil {
-		return 0, err
-	}
-	rest, reason := limit.Rest(told.Reply, cost)
-	heed(g, p, key, rest, reason)
-	return rest, cause
+	return rest, err
 }
 
 // heed has this process heed a block that it has learnt of while Redis does not answer.

@@ -187,7 +187,7 @@ func (g *Gate) seedFrom(ctx context.Context, c *Charge, now time.Time) error {
 		period = Span{time.UnixMicro(from), time.UnixMicro(until)}
 	}
 	var used int64
-	err = safely(func() (err error) {
+	err = breaker.Safely(func() (err error) {
 		used, err = c.Policy.cfg.Ledger(called, c.Key, period)
 		return err
 	})

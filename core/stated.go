@@ -108,7 +108,7 @@ func (l *policyList) state() error {
 	l.due = false
 	all := slices.Concat(slices.Collect(maps.Values(l.all))...)
 	l.mu.Unlock()
-	return safely(func() error { return l.write(all) })
+	return breaker.Safely(func() error { return l.write(all) })
 }
 
 // statePolicies writes policies to Redis, or returns ErrCircuitOpen if the server is not asked at present.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/request"
 	"github.com/headgate/headgate/internal/threshold"
 )
@@ -52,7 +53,7 @@ type watched struct {
 func newWatch(g *Gate, clock func() int64) *threshold.Watch[watched] {
 	return threshold.New(threshold.Config[watched]{
 		Send: func(requests []request.Request) error {
-			return safely(func() error { return g.send(g.bound(context.Background()), requests) })
+			return breaker.Safely(func() error { return g.send(g.bound(context.Background()), requests) })
 		},
 		Tell: func(s *threshold.Sighting[watched], percent int) {
 			g.tell(context.Background(), &ThresholdEvent{

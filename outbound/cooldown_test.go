@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -429,4 +430,34 @@ func TestOverdueReservationsAskAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A panic in a hook of the client, as a replica learns in the background that the upstream takes requests
+// again, ends no more than that.
+func TestCooldownSurvivesPanics(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	var on atomic.Bool
+	hit := make(chan struct{})
+	client.AddHook(gatetest.OnScripts(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+		if on.Swap(false) {
+			close(hit)
+			panic("hook")
+		}
+		return send()
+	}))
+	g := gatetest.Redis(t, client, core.Config{})
+	answers := []int{429, 200}
+	tr := transport(t, outbound.Config{
+		Gate: g, Backoff: outbound.Backoff{First: time.Millisecond, Most: time.Millisecond}, MaxWait: time.Minute,
+		Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			status := answers[0]
+			answers = answers[1:]
+			on.Store(status == 200)
+			return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+		}),
+	})
+	for range 2 {
+		gatetest.Must(get(t, tr, "http://example.com/"))(t)
+	}
+	<-hit
 }

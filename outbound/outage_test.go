@@ -5,8 +5,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
@@ -96,6 +99,47 @@ func TestOutageEndsNoStream(t *testing.T) {
 			gatetest.NoError(t, <-second)
 			gatetest.Eventually(t, "the slot is back", func() bool { return held(false) == 0 })
 		})
+	}
+}
+
+// A panic in a hook of the client, as a stream that has lost its slot takes another one, ends neither.
+func TestStreamSurvivesPanics(t *testing.T) {
+	t.Parallel()
+	s, lost := redistest.Start(t), make(chan struct{})
+	client := s.Client(t)
+	var on atomic.Bool
+	hit := make(chan struct{})
+	client.AddHook(gatetest.OnScripts(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+		if !on.Load() {
+			return send()
+		}
+		select {
+		case <-lost:
+			if on.Swap(false) {
+				close(hit)
+			}
+		default:
+		}
+		panic("hook")
+	}))
+	g := gatetest.Redis(t, client, core.Config{Observe: func(_ context.Context, e core.Event) {
+		if l, ok := e.(*semaphore.LeaseEvent); ok && l.Kind == semaphore.LeaseLost {
+			close(lost)
+		}
+	}})
+	more := make(chan struct{})
+	u := stream(t, more)
+	slot := slotOf(t, g, 1)
+	slot.Semaphore = newSemaphore(t, g, semaphore.Config{TTL: time.Second})
+	tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
+	res := roundTrip(t, tr, request(t, t.Context(), u.URL))
+	on.Store(true)
+	gatetest.Worked(t, s.Client(t).FlushAll(t.Context()).Err())
+	<-hit
+	gatetest.Eventually(t, "a slot is taken", func() bool { return holders(t, slot, u.URL) == 1 })
+	close(more)
+	if text, err := io.ReadAll(res.Body); string(text) != "first\nsecond\n" || err != nil {
+		t.Errorf("%q, %v", text, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/keeper"
 	"github.com/headgate/headgate/internal/lease"
 )
@@ -119,7 +120,11 @@ func (p *pass) retake() {
 			if x.t.hub.Keeper.Settles(ctx, x.outermost()) > 0 {
 				wait = 0
 			}
-			l, _ := x.t.cfg.Slot.Semaphore.Acquire(ctx, semaphore.Request{Caps: x.caps, MaxWait: wait})
+			var l *semaphore.Lease
+			_ = breaker.Safely(func() (err error) {
+				l, err = x.t.cfg.Slot.Semaphore.Acquire(ctx, semaphore.Request{Caps: x.caps, MaxWait: wait})
+				return err
+			})
 			if l.Token() != 0 {
 				p.keep(l)
 				return

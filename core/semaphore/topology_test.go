@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -113,5 +114,57 @@ func TestShardsOfARingWakeWaiters(t *testing.T) {
 	}
 	if n := heard.Load(); n < keys {
 		t.Errorf("%d waiters received %d messages", keys, n)
+	}
+}
+
+// A panic in a hook of the client, as it makes the connection on which the process listens, ends no more
+// than that.
+func TestListeningSurvivesPanics(t *testing.T) {
+	t.Parallel()
+	for name, connect := range map[string]func(*redistest.Server, redis.Hook) redis.UniversalClient{
+		"one server": func(s *redistest.Server, h redis.Hook) redis.UniversalClient {
+			client := s.Client(t)
+			client.AddHook(h)
+			return client
+		},
+		"ring": func(s *redistest.Server, h redis.Hook) redis.UniversalClient {
+			ring := redis.NewRing(&redis.RingOptions{
+				Addrs: map[string]string{"a": s.Addr}, HeartbeatFrequency: time.Hour,
+				NewClient: func(o *redis.Options) *redis.Client {
+					client := redis.NewClient(o)
+					client.AddHook(h)
+					return client
+				},
+			})
+			t.Cleanup(func() { _ = ring.Close() })
+			return ring
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			var on atomic.Bool
+			hit := make(chan struct{})
+			client := connect(s, gatetest.OnCommands(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+				if cmds[0].Name() == "hello" && on.Swap(false) {
+					close(hit)
+					panic("hook")
+				}
+				return send()
+			}))
+			worked(t, client.Ping(t.Context()).Err()) // makes the one connection of the calls
+			on.Store(true)
+			g := redisGate(t, client, core.Config{})
+			sem := newSemaphore(t, g, semaphore.Config{})
+			level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+			held := acquire(t, sem, level)
+			waiting := enqueue(t, sem, level)
+			<-hit
+			admin := s.Client(t)
+			eventually(t, "the process listens", func() bool {
+				return len(admin.PubSubChannels(t.Context(), "*").Val()) > 0
+			})
+			release(t, held)
+			release(t, <-waiting)
+		})
 	}
 }

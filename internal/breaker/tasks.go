@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -54,6 +55,16 @@ func (t *Tasks) end() {
 	if t.running--; t.running == 0 {
 		close(t.idle)
 	}
+}
+
+// Safely calls f. A panic, as in a hook of the client, is an error: nobody could recover it outside a task.
+func Safely(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("headgate: panic: %v", p)
+		}
+	}()
+	return f()
 }
 
 // Sleep waits for d and returns true, or returns false as soon as Stop is called.

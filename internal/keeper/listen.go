@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/breaker"
 )
 
 const (
@@ -51,7 +53,7 @@ func (k *Keeper) listen() {
 func (k *Keeper) repeat(hear func() error) {
 	for k.done.Err() == nil {
 		begun := time.Now()
-		err := hear()
+		err := breaker.Safely(hear)
 		switch {
 		case redis.HasErrorPrefix(err, "NOPERM"):
 			k.pause(denied)
@@ -81,7 +83,7 @@ func (k *Keeper) hearShards(ring *redis.Ring) {
 			}
 			k.Tasks.Go(func() {
 				defer heard.Delete(shard)
-				_ = k.hear(shard, "", true)
+				_ = breaker.Safely(func() error { return k.hear(shard, "", true) })
 			})
 		}
 		k.pause(retry)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/request"
@@ -218,7 +219,11 @@ func (k *Keeper) adopt(h *Holding) bool {
 		q.Longest = h.Ends.Sub(sent).Microseconds()
 		q.Lease = min(q.Lease, q.Longest)
 	}
-	g, err := h.Store.Acquire(context.Background(), h.Scope, q)
+	var g lease.Grant
+	err := breaker.Safely(func() (err error) {
+		g, err = h.Store.Acquire(context.Background(), h.Scope, q)
+		return err
+	})
 	if err == nil && g.Status != lease.Held {
 		return false
 	}

@@ -352,3 +352,25 @@ func TestHoldersComeFirstWhenACircuitCloses(t *testing.T) {
 		want("another server", 2, 0)
 	})
 }
+
+// panicking is a store that has forgotten a lease, and panics when a slot is asked for.
+type panicking struct{ renewing }
+
+func (*panicking) Acquire(context.Context, string, lease.Request) (lease.Grant, error) { panic("hook") }
+
+// A lease that a panic keeps from being adopted is lost.
+func TestAdoptionSurvivesPanics(t *testing.T) {
+	const ttl = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		k := New(Config{Tasks: breaker.NewTasks()})
+		kinds := make(chan Kind, 1)
+		h := NewHolding(Spec{ID: "id", TTL: ttl, Store: new(panicking), Adopt: true, Notify: func(n Notice) { kinds <- n.Kind }})
+		h.Granted(lease.Message{Left: ttl.Microseconds()}, time.Now())
+		k.Hold(h)
+		<-h.Gone()
+		if kind := <-kinds; kind != Lost {
+			t.Errorf("told %v", kind)
+		}
+		_ = k.Close(t.Context())
+	})
+}
