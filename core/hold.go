@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -211,17 +212,22 @@ func (r *Reservation) settleAgain(op Op, open []*unsettled, since time.Time) {
 	g := r.gate
 	ends := since.Add(r.shortest(0))
 	settled := true
-	for pause := g.cfg.Timeout; len(open) > 0; pause = min(2*pause, time.Second) {
+	first := min(g.cfg.Timeout, time.Second) // a Timeout may be longer than a hold
+	for pause := first; len(open) > 0; pause = min(2*pause, time.Second) {
 		if !g.tasks.Sleep(pause) {
 			return
 		}
 		start := time.Now()
 		open = slices.DeleteFunc(open, func(part *unsettled) bool {
-			if part.doubtful && ends.Sub(start) < g.cfg.Timeout {
-				settled = false
-				return true
+			ctx := context.Background()
+			if part.doubtful {
+				if ends.Sub(start) < first {
+					settled = false
+					return true
+				}
+				ctx = deadline.Until(ctx, ends)
 			}
-			err := r.end(context.Background(), part)
+			err := r.end(ctx, part)
 			settled = settled && (err == nil || len(part.charges) > 0)
 			return err == nil || len(part.charges) == 0
 		})

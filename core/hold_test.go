@@ -340,6 +340,31 @@ func TestUnheldChargesAreSettledOnce(t *testing.T) {
 	})
 }
 
+// A Settle whose reply is lost is sent again within its hold, also if a decision may take longer than that.
+func TestSettleIsSentAgainWithinItsHold(t *testing.T) {
+	t.Parallel()
+	s, told := redistest.Start(t), make(chan error, 2)
+	client := s.Client(t)
+	var loses atomic.Bool
+	client.AddHook(onScripts(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		if loses.Swap(false) {
+			return fail(cmds, errReplyLost)
+		}
+		return send()
+	}))
+	cfg := settles(told)
+	cfg.Timeout = time.Minute
+	g := redisGate(t, client, cfg)
+	p, key := heldFor(t, 30*time.Second), newKey(t, "k")
+	r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+	loses.Store(true)
+	gatetest.Is(t, r.Settle(t.Context(), 3), errReplyLost, "got")
+	gatetest.Is(t, <-told, errReplyLost, "the failure was not told")
+	eventually(t, "it is settled", func() bool { return len(told) > 0 })
+	worked(t, <-told)
+	wantUsed(t, g, p, key, 3)
+}
+
 // A panic in a hook of the client is a failure of a renewal or a Settle, which is tried again.
 func TestReservationSurvivesPanics(t *testing.T) {
 	t.Parallel()
