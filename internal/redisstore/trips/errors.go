@@ -138,10 +138,10 @@ func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
 }
 
-// moves reports whether a server says that another has the key.
-func moves(err error) bool {
+// elsewhere reports whether a server says that another has the key, or none.
+func elsewhere(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") ||
-		redis.HasErrorPrefix(err, "TRYAGAIN")
+		redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "CLUSTERDOWN Hash slot")
 }
 
 // errSplit is the error of a call that may run alone: its script wrote nothing because one call

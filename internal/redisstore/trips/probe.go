@@ -70,7 +70,10 @@ func (p *prober) tryOwn(ctx context.Context) error {
 	own := p.dial()
 	defer own.Close()
 	err := p.ask(ctx, own)
-	silent := fails(err) && !answered(err) && !errors.Is(err, syscall.ECONNREFUSED)
+	// A dialer that asks a Sentinel first may have been refused by that.
+	dialed, direct := err.(*net.OpError)
+	refused := direct && errors.Is(dialed, syscall.ECONNREFUSED)
+	silent := fails(err) && !answered(err) && !refused
 	if silent || full(err) {
 		ask()
 		e, last := <-pooled, p.asked.Load()
@@ -106,8 +109,9 @@ func (p *prober) ask(ctx context.Context, client redis.UniversalClient) error {
 	return b.Deliver(reply)
 }
 
-// fails reports whether an error says that a server cannot decide now.
-func fails(err error) bool { return err != nil && Classify(err) == Outage && !moves(err) }
+// fails reports whether an error says that a server cannot decide now. One that is healthy says that
+// another has the slot, or none.
+func fails(err error) bool { return err != nil && Classify(err) == Outage && !elsewhere(err) }
 
 // full reports whether a server takes no more connections.
 func full(err error) bool {

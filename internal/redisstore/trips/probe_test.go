@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,6 +174,28 @@ func TestFullServerAnswersOverThePool(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A server that answers over the pool lives, also if no new connection can be made because the Sentinel
+// that the dialer asks first is down, and if nobody has the slot of the key.
+func TestHealthyServerIsAsked(t *testing.T) {
+	refused := func(context.Context, string, string) (net.Conn, error) {
+		return nil, fmt.Errorf("sentinel: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+	}
+	for name, dial := range map[string]func(context.Context, string, string) (net.Conn, error){
+		"no Sentinel": refused,
+		"no slot": dialed(func(asked int) string {
+			return []string{decides(0), "-CLUSTERDOWN Hash slot not served\r\n"}[min(asked, 1)]
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServersOver(t, dial, but("lost"), trips.Config{Notify: stays(t)})
+				_ = s.Do(t.Context(), &newLetter("a", "lost").Call)
+				time.Sleep(time.Second)
+			})
+		})
 	}
 }
 
