@@ -36,7 +36,6 @@ func (q *queue) fired() {
 func (q *queue) tick(late time.Duration) {
 	q.mu.Lock()
 	q.beats(late)
-	q.rests()
 	q.mu.Unlock()
 	q.end()
 }
@@ -64,6 +63,7 @@ func (q *queue) end() {
 	q.waiting = slices.DeleteFunc(q.waiting, func(k *Call) bool { return ends(k, k.entered) })
 	q.unsure = slices.DeleteFunc(q.unsure, func(k *Call) bool { return ends(k, k.sent) })
 	overload := q.overload()
+	q.rests()
 	q.mu.Unlock()
 	if overload {
 		q.node.overloaded()

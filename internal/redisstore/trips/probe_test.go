@@ -199,6 +199,26 @@ func TestHealthyServerIsAsked(t *testing.T) {
 	}
 }
 
+// Overload that follows a report within a second is not reported hours later.
+func TestOverloadIsReportedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reports atomic.Int64
+		s := newServersOver(t, dialed(decides), but("lost"), trips.Config{Notify: func(_ context.Context, n trips.Notice) {
+			if n.Kind == trips.Overloaded {
+				reports.Add(1)
+			}
+		}})
+		for range 2 {
+			gatetest.Is(t, s.Do(t.Context(), &newLetter("a", "lost").Call), trips.ErrOverloaded, "got")
+		}
+		time.Sleep(time.Hour)
+		gatetest.Equal(t, reports.Load(), 1, "reports")
+		gatetest.Worked(t, s.Do(t.Context(), &newLetter("a", "heard").Call))
+		time.Sleep(time.Second)
+		gatetest.Equal(t, reports.Load(), 1, "reports")
+	})
+}
+
 // Connections fall silent while the server answers on new ones. The calls that wait behind theirs go on
 // as soon as a probe is answered. The calls on them end with their time, in a process that lags too.
 func TestCallsPassSilentConnections(t *testing.T) {

@@ -60,10 +60,11 @@ func (q *queue) beat() {
 	}
 }
 
-// rests has the pulse rest if there are none.
+// rests has the pulse rest if there are none. Of overload it then tells no more: the next beat may come
+// hours later.
 func (q *queue) rests() {
 	if q.holds && len(q.waiting) == 0 && len(q.trips) == 0 && len(q.unsure) == 0 {
-		q.holds = false
+		q.holds, q.shed = false, false
 		q.pulse.Drop()
 	}
 }
