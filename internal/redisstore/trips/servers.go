@@ -201,8 +201,7 @@ func (s *Servers) replaced(n *node) bool {
 	return false
 }
 
-// Use is what the round trips to one server have carried, without probes and
-// renewals of leases, which pass the queues.
+// Use is what the round trips to one server have carried, without probes, which pass the queues.
 type Use struct {
 	Node   string // the server's address
 	Trips  uint64
