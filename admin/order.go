@@ -149,6 +149,11 @@ func (o *order) change(before *plans.Override) (after plans.Override, err error)
 		if err != nil {
 			return after, err
 		}
+		for _, name := range plans.Then(o.LimitPolicy) {
+			if len(own) > 1 { // it has a then of its own
+				delete(limits, name)
+			}
+		}
 		maps.Copy(limits, own)
 		after.Limits = limits
 	}

@@ -128,9 +128,12 @@ func (x *delivery) reserve() (*pass, *BusyError, error) {
 func (x *delivery) note(d *core.Decision) {
 	for i := range x.ruled {
 		by, r := d.At(i), &x.ruled[i]
-		r.left, r.limit, r.turn = by.Remaining, by.Limit, by.Delay > 0
+		r.left, r.limit, r.due = by.Remaining, by.Limit, time.Time{}
 		if by.Source == core.SourceLocal { // what other processes leave is not known
 			r.left = 0
+		}
+		if by.Delay > 0 {
+			r.due = time.Now().Add(by.Delay)
 		}
 	}
 }
@@ -140,7 +143,7 @@ func (x *delivery) note(d *core.Decision) {
 func (x *delivery) giveBack(paid *core.Reservation) {
 	kept := make([]int64, len(x.charges)) // the asks spend nothing
 	for i := range x.ruled {
-		if x.ruled[i].turn && !time.Now().Before(x.due) {
+		if due := x.ruled[i].due; !due.IsZero() && !time.Now().Before(due) {
 			kept[i] = inside.Spent(paid)[i]
 		}
 	}
@@ -182,7 +185,7 @@ func (x *delivery) delay(
 		return nil, nil
 	}
 	delay, slot := paid.Delay(), x.lease
-	x.due = time.Now().Add(delay)
+	due := time.Now().Add(delay)
 	x.begin(longest.Policy.Name(), delay)
 	if err := x.sleep(delay); err != nil {
 		return nil, err
@@ -193,7 +196,10 @@ func (x *delivery) delay(
 		return nil, wrapped(err)
 	case !d.Allowed:
 		return x.denial(&d, 0), nil
-	case time.Since(x.due) > overdue, x.lease != slot, !paid.Kept(),
+	case !paid.Kept():
+		_ = paid.Cancel(x.req.Context()) // what has gone back is not to be charged as a turn
+		return new(BusyError), nil
+	case time.Since(due) > overdue, x.lease != slot,
 		by.Cause != nil && d.Cause == nil, by.Cause == nil && x.t.hub.Keeper.Broke().After(asked):
 		return new(BusyError), nil
 	}

@@ -50,10 +50,10 @@ type delivery struct {
 // ruled is a rule that charges a request.
 type ruled struct {
 	*Rule
-	cooldown core.Key // where nothing is left of Rule.Limit until a reset, or zero
-	left     int64    // when the request was admitted, or 0 if its process decided alone
-	limit    int64    // with its raises, of which that was left
-	turn     bool     // its units were reserved for a turn
+	cooldown core.Key  // where nothing is left of Rule.Limit until a reset, or zero
+	left     int64     // when the request was admitted, or 0 if its process decided alone
+	limit    int64     // with its raises, of which that was left
+	due      time.Time // when the turn comes for which its units are reserved, or zero
 }
 
 // open derives the charges of a request, and decides nothing. The delivery is not nil.

@@ -68,7 +68,7 @@ func (p *pass) send() (*http.Response, error) {
 		// It had no connection, not even one that broke before Base dialed again.
 		if x.unsent = x.asked.Load() && !x.connected.Load(); x.unsent {
 			p.settled.Store(true)
-			x.t.hub.Tasks.Go(func() { x.giveBack(p.paid) })
+			x.t.hub.Tasks.Go(func() { _ = p.paid.Cancel(p.req.Context()) }) // on failure it stays spent
 		}
 		return nil, p.explain(err)
 	case res == nil:

@@ -50,7 +50,6 @@ func (p *patience) stirs() time.Duration {
 type waiting struct {
 	patience
 	lease  *semaphore.Lease
-	due    time.Time            // when its turn comes
 	place  *line.Place[lineKey] // the head of a line, or nil
 	since  time.Time            // when it began to wait, or zero
 	waited time.Duration        // before

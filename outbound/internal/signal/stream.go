@@ -74,13 +74,15 @@ func errorIn(line []byte) []byte {
 		switch _, bracket := name.(json.Delim); {
 		case bracket:
 		case name == "response":
-			_, _ = d.Token() // its members come next
+			if members, _ := d.Token(); members == json.Delim('[') { // whose elements are no names
+				return nil
+			}
 		case d.Decode(&value) != nil:
 			return nil
-		case name == "type" && string(value) == `"error"`, name == "error" && value[0] == '"':
-			return event
-		case name == "error" && string(value) != "null":
+		case name == "error" && value[0] == '{':
 			return value
+		case name == "error" && string(value) != "null", name == "type" && string(value) == `"error"`:
+			return event
 		}
 	}
 }

@@ -41,6 +41,8 @@ func TestErrorEvents(t *testing.T) {
 		// cloud.google.com/apis/design/errors, 2026-11
 		{"Gemini", "data: {\"error\": {\"code\": 429, \"status\": \"RESOURCE_EXHAUSTED\", \"details\": [{\"retryDelay\": \"12s\"}]}}\n\n", 429, 12 * time.Second, false},
 		{"another error", "data: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"m\"}}\n\n", 0, 0, false},
+		{"an error that is no object", "data: {\"error\":true,\"code\":429,\"message\":\"m\"}\n\n", 429, 0, false},
+		{"elements of an array", "data: {\"response\":[\"type\",\"error\"],\"code\":\"rate_limit_exceeded\"}\n\n", 0, 0, false},
 		{"text of a model", "data: {\"delta\":\"{\\\"error\\\":{\\\"type\\\":\\\"overloaded_error\\\"}}\"}\n\n", 0, 0, false},
 		// platform.openai.com/docs/api-reference/responses-streaming/response/output_item/done, 2026-11
 		{"a tool's error", toolError, 0, 0, false},
