@@ -193,7 +193,7 @@ func (r *Result) read(c *charge, p *inquiry) {
 	}
 	limit := c.RaisedLimit()
 	reading := limit.Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
-	if c.clamps && len(c.Raises) > 0 {
+	if c.clamps && c.Adjusts {
 		reading.RetryAfter = algorithm.QuotaOf(limit).Later(c.Reply, c.Units, 0, true)
 	}
 	fits := c.Fits

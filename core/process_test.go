@@ -76,7 +76,7 @@ type process struct {
 func startProcesses(t *testing.T, s *redistest.Server) (children []*process) {
 	t.Helper()
 	// t.Context ends before the cleanup tells the processes to end.
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	for range processes {
 		children = append(children, startProcess(ctx, t, s))

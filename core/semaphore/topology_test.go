@@ -117,8 +117,8 @@ func TestShardsOfARingWakeWaiters(t *testing.T) {
 	}
 }
 
-// A panic in a hook of the client, as it makes the connection on which the process listens, ends no more
-// than that.
+// A panic in a hook of the client, as it makes the connection on which the process listens or makes it
+// again, ends no more than that.
 func TestListeningSurvivesPanics(t *testing.T) {
 	t.Parallel()
 	for name, connect := range map[string]func(*redistest.Server, redis.Hook) redis.UniversalClient{
@@ -143,10 +143,10 @@ func TestListeningSurvivesPanics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			var on atomic.Bool
-			hit := make(chan struct{})
+			hit := make(chan struct{}, 1)
 			client := connect(s, gatetest.OnCommands(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
 				if cmds[0].Name() == "hello" && on.Swap(false) {
-					close(hit)
+					hit <- struct{}{}
 					panic("hook")
 				}
 				return send()
@@ -160,9 +160,12 @@ func TestListeningSurvivesPanics(t *testing.T) {
 			waiting := enqueue(t, sem, level)
 			<-hit
 			admin := s.Client(t)
-			eventually(t, "the process listens", func() bool {
-				return len(admin.PubSubChannels(t.Context(), "*").Val()) > 0
-			})
+			listens := func() bool { return len(admin.PubSubChannels(t.Context(), "*").Val()) > 0 }
+			eventually(t, "the process listens", listens)
+			on.Store(true)
+			worked(t, admin.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
+			<-hit
+			eventually(t, "the process listens again", listens)
 			release(t, held)
 			release(t, <-waiting)
 		})

@@ -249,3 +249,17 @@ func TestSlidingWindowAfterAStepBack(t *testing.T) {
 	wantUsed(t, w, s, start-1_000_000, 8)
 	wantUsed(t, w, s, start-1_000_000+20, 0)
 }
+
+// Units that were clamped to raises which have ended since fit as what they are clamped to now.
+func TestClampedUnitsFallWithTheLimit(t *testing.T) {
+	f := must(NewFixedWindow(100, us(1000), false))
+	s := f.NewState()
+	f.Find(s, 0)
+	reply := s.Reply(f.Cost(150), nil)
+	if wait := f.Later(reply, 150, 0, false); wait != Never {
+		t.Errorf("150 units of 100 fit after %v", wait)
+	}
+	if wait := f.Later(reply, 150, 0, true); wait != 0 {
+		t.Errorf("clamped units fit after %v, want now", wait)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -94,17 +95,25 @@ func (k *Keeper) hearShards(ring *redis.Ring) {
 // silent, and returns why. After that all waiters ask once, because earlier messages are lost. It reads
 // without the channels of go-redis, which pass each message through one more goroutine. tells is false for
 // a node of a cluster: that its connection broke tells nothing of the others.
-func (k *Keeper) hear(client subscriber, server string, tells bool) error {
+func (k *Keeper) hear(client subscriber, server string, tells bool) (err error) {
 	p := client.Subscribe(k.done)
 	stop := context.AfterFunc(k.done, func() { _ = p.Close() }) // which ends a read
+	heard := false
 	defer func() {
 		stop()
-		_ = p.Close()
+		if panicked := recover(); panicked == nil {
+			_ = p.Close()
+		} else { // a hook of the client: go-redis may hold the lock that Close waits for
+			err = fmt.Errorf("headgate: panic: %v", panicked)
+		}
+		if heard && tells {
+			k.broken(server, settling)
+		}
 	}()
 	if err := p.Subscribe(k.done, k.Channel); err != nil {
 		return err
 	}
-	for asked, heard := false, false; ; {
+	for asked := false; ; {
 		m, err := p.ReceiveTimeout(k.done, silence)
 		var network net.Error
 		switch {
@@ -113,9 +122,6 @@ func (k *Keeper) hear(client subscriber, server string, tells bool) error {
 		case !asked && errors.As(err, &network) && network.Timeout() && p.Ping(k.done) == nil:
 			asked = true
 		default:
-			if heard && tells {
-				k.broken(server, settling)
-			}
 			return err
 		}
 		switch m := m.(type) {

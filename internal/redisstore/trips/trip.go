@@ -74,7 +74,7 @@ func (t *trip) deliver(doubt func(outermost string)) {
 
 // fails gives the calls of a command its error.
 func (c *command) fails(err error, doubt func(outermost string)) {
-	if Classify(err) == Outage {
+	if fails(err) {
 		doubt(c.calls[0].Outermost)
 	}
 	err = split(err, c.calls[0].Lane, len(c.calls))
