@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -151,7 +152,11 @@ func TestListeningSurvivesPanics(t *testing.T) {
 				}
 				return send()
 			}))
-			worked(t, client.Ping(t.Context()).Err()) // makes the one connection of the calls
+			var calls sync.WaitGroup
+			for range 8 { // makes the connections of the calls
+				calls.Go(func() { _ = client.BLPop(t.Context(), time.Second, "nothing").Err() })
+			}
+			calls.Wait()
 			on.Store(true)
 			g := redisGate(t, client, core.Config{})
 			sem := newSemaphore(t, g, semaphore.Config{})
