@@ -101,9 +101,8 @@ func (l *Live) acquire(e *semaphore.AcquireEvent, now time.Time) {
 		return
 	}
 	l.decided(e.Source, now)
-	refused := e.Full != nil || e.Source == core.SourceClosed || e.Source == core.SourceOverload
-	l.rates.of(e.Semaphore, e.Semaphore.Name(), false).count(now, refused)
-	if refused {
+	l.rates.of(e.Semaphore, e.Semaphore.Name(), false).count(now, e.Refused())
+	if e.Refused() {
 		l.refused.add(refusal{e.Semaphore.Name(), e.Key}, now)
 	}
 }

@@ -149,8 +149,8 @@ func (o *order) change(before *plans.Override) (after plans.Override, err error)
 		if err != nil {
 			return after, err
 		}
-		for _, name := range plans.Then(o.LimitPolicy) {
-			if len(own) > 1 { // it has a then of its own
+		if len(own) > 1 { // its then takes the place of the earlier one
+			for _, name := range plans.Then(o.LimitPolicy) {
 				delete(limits, name)
 			}
 		}

@@ -282,7 +282,7 @@ func (s *sum) addTokens(t *Tariff, u Usage) {
 func (s *sum) addUnits(t *Tariff, b *Bill) {
 	var pieces big.Int
 	units := maps.Clone(b.Units)
-	for name, other := range sameSearch { // what has no price of its own is one of the other
+	for name, other := range sameSearch { // a count without a price costs one piece of the other
 		own, _ := s.unitPrice(t, name)
 		price, _ := s.unitPrice(t, other)
 		dearest := s.dearest != nil && t == &s.dearest.Tariff // which has the prices of several models

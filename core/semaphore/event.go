@@ -26,6 +26,11 @@ type AcquireEvent struct {
 	Took time.Duration
 }
 
+// Refused reports whether the caller was refused a slot: there was no room, or a failure mode granted none.
+func (e *AcquireEvent) Refused() bool {
+	return e.Full != nil || e.Source == core.SourceClosed || e.Source == core.SourceOverload
+}
+
 // EventName returns "acquire".
 func (e *AcquireEvent) EventName() string { return "acquire" }
 

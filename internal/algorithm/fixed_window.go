@@ -137,10 +137,7 @@ func (f *FixedWindow) Read(reply []int64, charged Cost, n int64) Reading {
 // the charge clamps, its units fall with the limit.
 func (f *FixedWindow) Later(reply []int64, n int64, least time.Duration, clamps bool) time.Duration {
 	from, count, left, debt := ceilMicros(least), reply[0], reply[1], reply[2]
-	if clamps {
-		n = min(n, f.limit) // a raise may have ended since they were clamped
-	}
-	if n > f.limit {
+	if n > f.limit && !clamps { // of clamped units a raise may have ended since
 		return Never
 	}
 	limit := f.limit - f.raises.ended(from)

@@ -5,7 +5,7 @@ import "fmt"
 // window is the state of one key.
 type window struct {
 	kept    windowCount
-	expires int64 // of what is kept, under the limit that stored it
+	expires int64 // when what is kept expires, by the limit that stored it
 	found   windowCount
 
 	of         *FixedWindow

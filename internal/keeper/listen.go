@@ -84,7 +84,7 @@ func (k *Keeper) hearShards(ring *redis.Ring) {
 			}
 			k.Tasks.Go(func() {
 				defer heard.Delete(shard)
-				_ = breaker.Safely(func() error { return k.hear(shard, "", true) })
+				_ = k.hear(shard, "", true)
 			})
 		}
 		k.pause(retry)

@@ -124,8 +124,7 @@ func attributesOf(e core.Event) []attribute.KeyValue {
 	case *semaphore.AcquireEvent:
 		return []attribute.KeyValue{
 			attribute.String("headgate.semaphore", e.Semaphore.Name()),
-			attribute.Bool("headgate.allowed", e.Full == nil && e.Source != core.SourceNone &&
-				e.Source != core.SourceClosed && e.Source != core.SourceOverload),
+			attribute.Bool("headgate.allowed", e.Source != core.SourceNone && !e.Refused()),
 			attribute.String("headgate.source", e.Source.String()),
 			attribute.Bool("headgate.waited", e.Waited),
 		}

@@ -181,7 +181,7 @@ func (l *Logs) acquire(ctx context.Context, e *semaphore.AcquireEvent) {
 	default:
 		l.fault(ctx, "slot without Redis", "semaphore", name, e.Err)
 	}
-	if e.Full != nil || e.Source == core.SourceClosed || e.Source == core.SourceOverload {
+	if e.Refused() {
 		l.sample(ctx, subject{line: line{slog.LevelInfo, "slot refused", "semaphore"}, name: name},
 			slog.String("source", e.Source.String()))
 	}

@@ -75,12 +75,12 @@ func (w *recording) acquired(e *semaphore.AcquireEvent) {
 // acquireResult returns what came of an acquire. A failure mode that granted a slot says in Err why
 // it decided.
 func acquireResult(e *semaphore.AcquireEvent) string {
-	switch refused := e.Source == core.SourceClosed || e.Source == core.SourceOverload; {
+	switch {
 	case e.Full != nil:
 		return series.ResultFull
-	case e.Err == nil, e.Source != core.SourceNone && !refused:
+	case e.Err == nil, e.Source != core.SourceNone && !e.Refused():
 		return series.ResultAcquired
-	case refused:
+	case e.Refused():
 		return series.ResultDenied
 	case errors.Is(e.Err, context.Canceled) || errors.Is(e.Err, context.DeadlineExceeded):
 		return series.ResultCanceled

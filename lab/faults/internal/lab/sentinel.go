@@ -77,8 +77,8 @@ func (l *Lab) watched() error {
 // heals that.
 func (l *Lab) Isolate(on bool) { l.peers.Set(faultproxy.Fault{Hold: on}) }
 
-// Failover has the replica take over while all is well, and waits until clients are told. What the old primary is told
-// until then is lost.
+// Failover has the replica take over while all is well, and waits until clients are told. What the old
+// primary is told until then is lost.
 func (l *Lab) Failover() error {
 	if l.Topology == Cluster {
 		if err := l.Replica.Run("CLUSTER FAILOVER"); err != nil {
